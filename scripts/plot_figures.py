@@ -270,10 +270,16 @@ def temperature(data):
     return "greedy" if data["temperature"] == 0 else f"temperature {data['temperature']:.1g}"
 
 
-def where(data):
-    run = data["run"]
+def commits(*runs):
+    """When and from what these were measured."""
+    dates, of = (list(dict.fromkeys(data["run"][key] for data in runs)) for key in ("date", "commit"))
+    return f"{' and '.join(dates)}, commit{'s' if len(of) > 1 else ''} {', '.join(of)}"
+
+
+def where(*runs):
+    data = runs[0]
     threads = f"{data['threads']} thread" + ("s" if data["threads"] > 1 else "")
-    return f"{threads} of an {run['machine']['cpu']}, {inputs_of(data)}; {run['date']}, commit {run['commit'].split()[0]}"
+    return f"{threads} of an {data['run']['machine']['cpu']}, {inputs_of(data)}; {commits(*runs)}"
 
 
 def shade(value):
@@ -341,7 +347,7 @@ def speedup_by_task(main, mt_bench, spec):
         "Speedup by method and task, with 95% intervals",
         ["Over plain decoding (dashed line); orange: slower than it. In brackets: prompts. The five on the right are "
          "Spec-Bench's; its summarization and RAG prompts are longer than the rows that the drafts were trained on",
-         f"Model pack's target, {where(main)}"],
+         f"Model pack's target, {where(main, mt_bench, spec)}"],
         f"Speedups over plain decoding of {len(labels)} methods on {len(columns)} tasks. The fastest of each task: {'; '.join(best)}. "
         f"Slower than plain decoding: {'; '.join(slow)}.",
         38 * len(labels) + 96 + 14,
@@ -371,9 +377,9 @@ def speedup_by_processor(bf16, avx2):
     return Plot(
         "Speedup by processor, with 95% intervals",
         [f"The same target and methods, {temperature(bf16)}; lengths and trees chosen on each processor",
-         f"AVX512_BF16: {bf16['prompts']} prompts, commit {bf16['run']['commit'].split()[0]}; AVX2 (Zen 3): {avx2['prompts']} prompts, "
-         f"commit {avx2['run']['commit'].split()[0]}",
-         f"GSM8K and HumanEval, 1 thread, {bf16['run']['date']}"],
+         f"AVX512_BF16: {bf16['prompts']} prompts, {commits(bf16)}",
+         f"AVX2 (Zen 3): {avx2['prompts']} prompts, {commits(avx2)}",
+         "GSM8K and HumanEval, 1 thread of an AMD EPYC"],
         "Speedups over plain decoding on a processor with bfloat16 products (AVX512_BF16) and on one with AVX2 alone: "
         + listed([f"{label} {times(here[label]['speedup'])} and {times(there[label]['speedup'])}" for label in labels]) + ".",
         26 + 34 * len(labels) + BARS_BELOW, draw)
@@ -430,9 +436,8 @@ def mat_by_nodes(heads, cape):
     return Plot(
         "MAT and speedup by the number of draft tokens",
         [f"MAT: tokens per pass of the target. 95% intervals; {temperature(heads)}",
-         f"HASS and EAGLE: {heads['prompts']} prompts, commit {heads['run']['commit'].split()[0]}; GLIDE: {cape['prompts']} prompts, "
-         f"commit {cape['run']['commit'].split()[0]}",
-         f"Model pack's target, 1 thread of an {heads['run']['machine']['cpu']}, {inputs_of(heads)}; {heads['run']['date']}"],
+         f"HASS and EAGLE: {heads['prompts']} prompts (GSM8K, HumanEval); GLIDE: {cape['prompts']}",
+         f"Model pack's target, {where(heads, cape)}"],
         "MAT and speedup against the number of draft tokens per pass. MAT rises with it, the speedup falls: HASS "
         + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in hass])
         + "; GLIDE with CAPE " + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in series[3][3]]) + ".",
@@ -564,7 +569,7 @@ def s2d_thresholds(target, medium):
         "S2D: speedup against MAT, by exit and threshold",
         [f"One draft with three exits, for two targets. Large: {prompts_of(target)}, with 95% intervals; "
          f"small: every candidate on {target['searches'][0]['development_prompts']} development prompts. S2D: the paper's thresholds, 0.5 0.5 0",
-         f"{temperature(target).capitalize()}, {where(target)}"],
+         f"{temperature(target).capitalize()}, {where(target, medium)}"],
         "Speedup against MAT of one early-exit draft on two targets. " + ". ".join(parts) + ".",
         34 + 330 + BARS_BELOW, draw)
 
@@ -637,7 +642,7 @@ def hass_gain(greedy, sampled):
         "What HASS gains over EAGLE, by shape of the proposal",
         ["Ratios of tau (tokens per pass) and of speed on the same prompts, with 95% intervals; dashed: no gain",
          f"Greedy: {greedy['prompts']} prompts, {inputs_of(greedy)}; temperature 1: {sampled['prompts']} prompts, {inputs_of(sampled)}",
-         f"Model pack's target, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {greedy['run']['date']}"],
+         f"Model pack's target, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {commits(greedy, sampled)}"],
         "Gain of HASS over EAGLE in tau and in speed: " + "; ".join(
             f"{label}: greedy {both[0][label][0][0]:+.1f}% and {both[0][label][1][0]:+.1f}%, temperature 1 {both[1][label][0][0]:+.1f}% and "
             f"{both[1][label][1][0]:+.1f}%" for label in labels) + ".",
@@ -677,7 +682,7 @@ def asd(*runs):
         "ASD: speedup by rules of skipping and temperature",
         ["The target with skipped layers as its own draft, with 95% intervals; orange: slower than plain decoding",
          f"{prompts_of(runs[0])}; model pack's target",
-         where(runs[0])],
+         where(*runs)],
         "Speedups of ASD over plain decoding at temperatures " + listed([f"{d['temperature']:.1g}" for d in runs]) + ": "
         + "; ".join(f"{x} {', '.join(times(values[i][0]) for _, values in table)}" for i, x in enumerate(labels)) + ".",
         28 + 38 * len(labels) + 14, draw)
@@ -747,7 +752,7 @@ def cascades_costs(ms, pw):
         "Cascades by the paper's costs, and on this machine",
         ["The best of each kind by SWI with costs MS (by parameters) and PW (of earlier work), with 95% intervals",
          "SWI takes nodes as free; here they cost time. Orange: slower than plain decoding (dashed)",
-         f"Model pack's target, {prompts_of(ms)}, {temperature(ms)}", where(ms)],
+         f"Model pack's target, {prompts_of(ms)}, {temperature(ms)}", where(ms, pw)],
         "SWI with the paper's costs, and measured speedup, of the best pipelines: "
         + "; ".join(f"{x} SWI {a[0]:.2f}, {times(b[0])}" for x, a, b in zip(labels, swi, speed)) + ".",
         28 + 36 * len(labels) + 14, draw)
@@ -863,15 +868,15 @@ def verification_gpu(data, peers, counts):
             ax.plot([floor], [y - 0.12], "|", color=INK, markersize=12, markeredgewidth=2.4)
             ax.plot([mine], [y - 0.12], "o", color=BLUE, markersize=8, markeredgewidth=0)
             beside(ax, mine, y - 0.12, us(mine), BLUE, dx=8, dy=-2)
-        canvas.text(282, canvas.top + 14, "| memory floor", SMALL, INK)
-        canvas.text(400, canvas.top + 14, "specula", SMALL, BLUE, weight="bold")
-        canvas.text(462, canvas.top + 14, "FlashInfer; for trees SGLang", SMALL, ORANGE, weight="bold")
+        canvas.text(232, canvas.top + 14, "| memory floor", SMALL, INK)
+        canvas.text(348, canvas.top + 14, "specula", SMALL, BLUE, weight="bold")
+        canvas.text(424, canvas.top + 14, "FlashInfer; for trees SGLang", SMALL, ORANGE, weight="bold")
         axis_name(ax, "microseconds (logarithmic)")
 
     return Plot(
         "Verification and sampling on a GPU",
         ["Vocabulary of 128,256, bf16 logits, 4 draft tokens or trees; B sequences. Floor: bytes needed at the copy's speed",
-         "Peers: from their kernel alone, given probabilities, to all it needs from bf16 logits",
+         "Peers: from their kernel alone, given probabilities, to all it needs from bf16 logits. SGLang's verifies by another rule",
          *commit_of(data, counts)],
         f"Times of verification and sampling kernels on one {device_of(data)} of {data['date'][:10]}, with the memory floor and peers, in microseconds: "
         + "; ".join(f"{shown(n)}: {us(slower(ours[n]))}, floor {us(ours[n]['floor_us'])}"
