@@ -287,6 +287,9 @@ def shade(value):
 
 
 def listed(items):
+    """Items in a sentence."""
+    if any("," in x or " and " in x for x in items):
+        return "; ".join(items)
     return ", ".join(items[:-1]) + f" and {items[-1]}" if len(items) > 1 else items[0]
 
 
@@ -925,9 +928,10 @@ def attention_gpu(data, peers, counts):
         ["32 query heads on 8 KV heads of 128, bf16; B sequences with L tokens of context",
          "3 launches: an unmasked prefix, a masked tail, a merge (cuDNN's queries were packed beforehand)",
          *commit_of(data, counts)],
-        f"Times of tree attention on one {device_of(data)} of {data['date'][:10]}, over the memory floor: "
-        + "; ".join(f"{name}: specula {times(ours(x) / floor(name))}, " + ", ".join(f"{k[1]} {times(x[k[0]] / floor(name))}" for k in kinds)
-                    for name, x in rows) + ".",
+        f"Times of tree attention on one {device_of(data)} of {data['date'][:10]}, over the memory floor. specula: "
+        + "; ".join(f"{name} {times(ours(x) / floor(name))}" for name, x in rows) + ". Peers: "
+        + "; ".join(f"{label} {times(min(x[key] / floor(name) for name, x in rows))} to {times(max(x[key] / floor(name) for name, x in rows))}, slower than "
+                    f"specula in {sum(x[key] > ours(x) for _, x in rows)} of {len(rows)}" for key, label, _, _ in kinds) + ".",
         62 + 34 * len(rows) + BARS_BELOW, draw)
 
 
