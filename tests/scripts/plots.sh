@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# usage: plots.sh ROOT
+#
+# The plots are those of their data (scripts/plots --check), can be drawn, twice to the same bytes, and a change is noticed.
+set -euo pipefail
+command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
+root=$1
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir "$copy/docs"
+cp -r "$root/docs/benchmarks" "$root/docs/plots" "$copy/docs"
+plots() { SPECULA_ROOT=$copy python3 "$root/scripts/plots" "$@"; }
+
+python3 "$root/scripts/plots" --check
+[ "$(plots --list | cut -f 1 | sort)" = "$(find "$root/docs/plots" -name '*.svg' -exec basename {} .svg \; | sort)" ]
+[ "$(plots --list | awk -F '\t' 'NF != 2 || $2 == ""' | wc -l)" = 0 ]
+
+# notices WHAT PLOT...: the check fails and names these files of docs/plots, no others. Then the copy is as before.
+notices() {
+  local what=$1 status=0
+  shift
+  plots --check >"$copy/out" || status=$?
+  if [ "$status" -ne 1 ] || [ "$(sed -n 's|^docs/plots/\([^ ]*\) is .*|\1|p' "$copy/out" | tr '\n' ' ')" != "$* " ]; then
+    cat "$copy/out"
+    echo "error: not noticed: $what"
+    exit 1
+  fi
+  restore
+}
+restore() {
+  rm -r "$copy/docs"
+  mkdir "$copy/docs"
+  cp -r "$root/docs/benchmarks" "$root/docs/plots" "$copy/docs"
+}
+peers=$copy/docs/benchmarks/llama_cpp_peers.json
+grep -q '"specula-llama max-gram:2": 1823.2' "$peers"
+sed -i 's/"specula-llama max-gram:2": 1823.2/"specula-llama max-gram:2": 1923.2/' "$peers"
+notices 'a figure that changed' llama_cpp.svg
+sed -i 's/2.87x/3.87x/' "$copy/docs/plots/speedup.svg"
+notices 'a plot that was edited' speedup.svg
+rm "$copy/docs/plots/mat.svg"
+notices 'a plot that is missing' mat.svg
+touch "$copy/docs/plots/of_nothing.svg"
+notices 'a file that is no plot' of_nothing.svg
+
+if ! python3 -c 'import matplotlib' 2>/dev/null && ! /usr/bin/python3 -c 'import matplotlib' 2>/dev/null; then
+  echo 'note: without matplotlib nothing is drawn'
+  exit 0
+fi
+sed -i 's/"specula-llama max-gram:2": 1823.2/"specula-llama max-gram:2": 1923.2/' "$peers"
+plots llama_cpp
+grep -q '>1923</text>' "$copy/docs/plots/llama_cpp.svg"
+plots --check
+cp "$copy/docs/plots/llama_cpp.svg" "$copy/first.svg"
+plots llama_cpp
+cmp "$copy/first.svg" "$copy/docs/plots/llama_cpp.svg"
+restore
+sed -i 's/"Max-Gram":/"A method whose name is too long for the labels of a plot":/' "$copy/docs/benchmarks/paper_main.json"
+if plots speedup 2>"$copy/out" || ! grep -q 'leaves the plot' "$copy/out"; then
+  cat "$copy/out"
+  echo 'error: a text that does not fit is not noticed'
+  exit 1
+fi
