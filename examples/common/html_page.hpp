@@ -9,8 +9,8 @@
 
 namespace specula_examples {
 
-/// JSON as the content of a <script type="application/json">: ASCII, without <, > and &, so that no text in it
-/// can end the element. Bytes that are not UTF-8 become U+FFFD.
+/// JSON as the content of a <script type="application/json">: ASCII, without <, > and &, so that no text in
+/// it can end the element. Bytes that are not UTF-8 become U+FFFD.
 inline std::string script_json(const nlohmann::ordered_json& json) {
   std::string out;
   for (const char c : json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace)) {

@@ -102,9 +102,10 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "--dry-run", options.dry_run,
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
   app.add_option("--json", options.json, "Write the figures to this file");
-  app.add_option("--html", options.html,
-                 "Write the figures to this file as a page with tables and plots, which holds the JSON too and "
-                 "needs no other file");
+  app.add_option(
+      "--html", options.html,
+      "Write the figures to this file as a page with tables and plots, which holds the JSON too and "
+      "needs no other file");
   add_common_options(app, options.common);
   app.footer("Pipelines:\n" + specula::pipeline_help());
 }

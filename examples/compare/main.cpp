@@ -144,7 +144,8 @@ int run(int argc, char** argv) {
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
                                                   : std::numeric_limits<std::size_t>::max();
   const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
-  for (const auto& [option, output] : {std::pair("--json", options.json), std::pair("--html", options.html)}) {
+  for (const auto& [option, output] :
+       {std::pair("--json", options.json), std::pair("--html", options.html)}) {
     if (output.empty()) continue;
     for (const auto& file : options.prompt_files) check_distinct(option, output, "--prompts", file);
     check_writable(output);  // before the run, so that a wrong path does not waste it

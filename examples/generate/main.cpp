@@ -50,10 +50,11 @@ void add_options(CLI::App& app, Options& options) {
   add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
-  app.add_flag("--race", options.race,
-               "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
-               "that come with the sources. On a terminal of at least 96 columns both are recorded, then replayed "
-               "side by side");
+  app.add_flag(
+      "--race", options.race,
+      "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
+      "that come with the sources. On a terminal of at least 96 columns both are recorded, then replayed "
+      "side by side");
   app.add_option("--runs", options.runs, "Of --race: the last line has the median of so many")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -225,7 +226,9 @@ int run(int argc, char** argv) {
     trace.emplace(options.trace, prompts.size(), [&](Token token) {
       return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
     });
-    speculating.watch = [&](std::size_t prompt, std::size_t emitted) { trace->add(*pipeline, prompt, emitted); };
+    speculating.watch = [&](std::size_t prompt, std::size_t emitted) {
+      trace->add(*pipeline, prompt, emitted);
+    };
   }
   DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
                           .stop = {tokenizer.end()},

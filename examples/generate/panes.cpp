@@ -39,8 +39,11 @@ std::size_t columns_of(char32_t c) {
 /// in a text must not reach the terminal.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length =
-      std::min<std::size_t>(lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4, text.size());
+  const std::size_t length = std::min<std::size_t>(lead < 0xC0   ? 1
+                                                   : lead < 0xE0 ? 2
+                                                   : lead < 0xF0 ? 3
+                                                                 : 4,
+                                                   text.size());
   char32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
   for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
   const bool control = code < 0x20 || within(code, 0x7F, 0x9F) || within(code, 0x2028, 0x202E);
@@ -153,12 +156,14 @@ std::string side_by_side(const Recording& left, const Recording& right, double s
                          std::size_t height, const Paint& paint) {
   const std::size_t width = (columns - kBetween.size()) / 2;
   const std::string between = paint.dim(kBetween);
-  std::string out = paint.bold(padded(left.name, width)) + between + paint.bold(padded(right.name, width)) + "\n";
+  std::string out =
+      paint.bold(padded(left.name, width)) + between + paint.bold(padded(right.name, width)) + "\n";
   out += padded(state(left, seconds), width) + between + padded(state(right, seconds), width) + "\n";
   auto one = text_lines(left, seconds, width, paint), two = text_lines(right, seconds, width, paint);
   if (height == 0) height = std::max(one.size(), two.size());
   for (auto* lines : {&one, &two}) {
-    if (lines->size() > height) lines->erase(lines->begin(), lines->end() - static_cast<std::ptrdiff_t>(height));
+    if (lines->size() > height)
+      lines->erase(lines->begin(), lines->end() - static_cast<std::ptrdiff_t>(height));
     lines->resize(height, std::string(width, ' '));
   }
   for (std::size_t line = 0; line < height; ++line) out += one[line] + between + two[line] + "\n";

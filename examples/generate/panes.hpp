@@ -13,8 +13,8 @@ namespace specula_examples {
 
 /// A round of a run: when it ended and the text that it added.
 struct Moment {
-  double seconds = 0;      // of decoding, since the run began
-  std::size_t tokens = 0;  // emitted so far
+  double seconds = 0;        // of decoding, since the run began
+  std::size_t tokens = 0;    // emitted so far
   std::string drafted, own;  // whole characters: of accepted draft tokens, then of the target's own token
 };
 
@@ -29,12 +29,12 @@ struct TerminalSize {
   std::size_t columns = 0, rows = 0;
 };
 
-/// The size of the terminal that `descriptor` is, if it is wide and high enough for two panes and takes escape
-/// codes; nothing for files, pipes and TERM=dumb.
+/// The size of the terminal that `descriptor` is, if it is wide and high enough for two panes and takes
+/// escape codes; nothing for files, pipes and TERM=dumb.
 std::optional<TerminalSize> size_for_panes(int descriptor);
 
-/// Both runs as they were after `seconds`, as lines of at most `columns` columns: name, tokens and speed, then
-/// the texts. `height` is the number of text lines; longer texts show their ends. 0: all lines. Control
+/// Both runs as they were after `seconds`, as lines of at most `columns` columns: name, tokens and speed,
+/// then the texts. `height` is the number of text lines; longer texts show their ends. 0: all lines. Control
 /// characters become U+FFFD.
 std::string side_by_side(const Recording& left, const Recording& right, double seconds, std::size_t columns,
                          std::size_t height, const Paint& paint);

@@ -224,9 +224,9 @@ void race(const Racer& plain, const Racer& speculating, std::span<const RaceProm
         all_same ? "yes"
                  : "no, on " + std::to_string(same) + " of " + std::to_string(prompts.size()) + " prompts"}});
   std::string result = all_same            ? "same text"
-                             : speculating.lossy ? "other text: the pipeline is lossy"
-                             : speculating.draws ? "other text, drawn from the same distribution"
-                                                 : "other text";
+                       : speculating.lossy ? "other text: the pipeline is lossy"
+                       : speculating.draws ? "other text, drawn from the same distribution"
+                                           : "other text";
   std::string sum = gain + " plain decoding (" + rate + " tokens/s against " + plain_rate + ")";
   if (runs > 1) {
     const auto [low, high] = std::minmax_element(gains.begin(), gains.end());

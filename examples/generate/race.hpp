@@ -23,7 +23,7 @@ struct Racer {
   std::string name;
   specula::Pipeline* pipeline = nullptr;
   bool lossy = false;
-  bool draws = false;                                  // temperature above 0: another text is equally right
+  bool draws = false;  // temperature above 0: another text is equally right
   // Called after each round, outside of all times.
   std::function<void(std::size_t prompt, std::size_t emitted)> watch = {};
 };
@@ -33,8 +33,8 @@ struct RacePrompt {
   std::vector<Token> tokens;  // of it
 };
 
-/// The texts of the rounds, up to a stop string. For a character or possible stop string of several tokens, the
-/// last token decides whether it counts as drafted.
+/// The texts of the rounds, up to a stop string. For a character or possible stop string of several tokens,
+/// the last token decides whether it counts as drafted.
 class RoundTexts {
  public:
   struct Text {

@@ -87,7 +87,10 @@ nlohmann::ordered_json rounded(const Values& values) {
 }  // namespace
 
 Trace::Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf text_of)
-    : folder_(std::filesystem::absolute(folder)), prompts_(prompts), text_of_(std::move(text_of)), texts_(prompts) {
+    : folder_(std::filesystem::absolute(folder)),
+      prompts_(prompts),
+      text_of_(std::move(text_of)),
+      texts_(prompts) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error || !fs::is_directory(folder_))
@@ -173,7 +176,8 @@ std::string Trace::page(const std::string& title) const {
     }
     texts.push_back({{"prompt", text.prompt}, {"rounds", std::move(rounds)}});
   }
-  return html_page(kTracePage, {{"pipeline", title}, {"bytes", std::move(bytes)}, {"texts", std::move(texts)}});
+  return html_page(kTracePage,
+                   {{"pipeline", title}, {"bytes", std::move(bytes)}, {"texts", std::move(texts)}});
 }
 
 std::string Trace::draw(const std::string& title, specula::AnyModel* target) {
@@ -185,8 +189,8 @@ std::string Trace::draw(const std::string& title, specula::AnyModel* target) {
   for (const auto& file : files_) fs::rename(unfinished_ / file.filename(), file);
   fs::remove(unfinished_);
   write_file(folder_ / kPage, page(title));
-  const std::string wrote = std::to_string(files_.size()) + " rounds traced to " + folder_.string() +
-                            ": " + kPage + ", ";
+  const std::string wrote =
+      std::to_string(files_.size()) + " rounds traced to " + folder_.string() + ": " + kPage + ", ";
   for (const auto& file : files_) {
     auto svg = file;
     const int error = run_dot(file.string(), svg.replace_extension(".svg").string());

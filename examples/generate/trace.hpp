@@ -30,20 +30,20 @@ class Trace {
   void add(const specula::Pipeline& pipeline, std::size_t prompt, std::size_t emitted);
 
   /// Moves the rounds into the folder, replacing those of an older run, and draws an .svg beside each .dot if
-  /// `dot` is on the PATH; returns a message for the user. The page shows `title`, the pipeline's name. With a
-  /// target the page also has its probabilities: the target runs over every proposal once more, so it must
+  /// `dot` is on the PATH; returns a message for the user. The page shows `title`, the pipeline's name. With
+  /// a target the page also has its probabilities: the target runs over every proposal once more, so it must
   /// hold what the pipeline's target held. Separate from add(), so that it does not run between timed rounds.
   /// To be called once. Throws std::runtime_error naming a file that cannot be written.
   std::string draw(const std::string& title, specula::AnyModel* target = nullptr);
 
  private:
   struct Round {
-    std::vector<specula::Token> tokens;   // (nodes)
-    std::vector<specula::NodeId> parents; // (nodes)
-    std::vector<float> confidences;       // (nodes): the draft's
+    std::vector<specula::Token> tokens;    // (nodes)
+    std::vector<specula::NodeId> parents;  // (nodes)
+    std::vector<float> confidences;        // (nodes): the draft's
     specula::VerifyResult result;
     std::size_t emitted = 0;
-    std::vector<double> target_probs;     // (nodes + 1): of the root nothing, of the next token last; or empty
+    std::vector<double> target_probs;  // (nodes + 1): of the root nothing, of the next token last; or empty
   };
   struct Text {
     std::vector<specula::Token> prompt;
