@@ -13,6 +13,22 @@ function(specula_add_program name)
   endif()
 endfunction()
 
+# Makes `constexpr char NAME[]` of an HTML page, in the header page.hpp, which `target` finds. The page gets the style
+# and the script that all pages share.
+function(specula_embed_page target page name)
+  set(shared ${PROJECT_SOURCE_DIR}/examples/common)
+  file(READ ${page} text)
+  foreach(file page.css page.js)
+    file(READ ${shared}/${file} content)
+    string(REPLACE "/* ${file} */" "${content}" text "${text}")
+    list(APPEND sources ${shared}/${file})
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page} ${sources})
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/pages/page.hpp @ONLY CONTENT
+       "#pragma once\ninline constexpr char @name@[] = R\"page(@text@)page\";\n")
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/pages)
+endfunction()
+
 set(specula_examples_ready OFF)
 if(CLI11_FOUND AND nlohmann_json_FOUND AND SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND TARGET specula::eigen)
   set(specula_examples_ready ON)

@@ -1,12 +1,14 @@
 #include "compare_options.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 
 #include <specula/pipeline.hpp>
 #include "bootstrap.hpp"
 #include "braces.hpp"
 #include "json_file.hpp"
+#include "machine.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
 #include "tuning.hpp"
@@ -25,6 +27,15 @@ std::vector<std::string> with_baseline(std::vector<std::string> names) {
 /// The last component of a path.
 std::string leaf(const std::string& path, const char* absent) {
   return path.empty() ? absent : (std::filesystem::path(path) / "").parent_path().filename().string();
+}
+
+/// "2026-01-31 12:34 UTC"
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[32] = "";
+  if (gmtime_r(&now, &parts)) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
+  return text;
 }
 
 }  // namespace
@@ -91,6 +102,10 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "--dry-run", options.dry_run,
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
   app.add_option("--json", options.json, "Write the figures to this file");
+  app.add_option(
+      "--html", options.html,
+      "Write the figures to this file as a page with tables and plots, which holds the JSON too and "
+      "needs no other file");
   add_common_options(app, options.common);
   app.footer("Pipelines:\n" + specula::pipeline_help());
 }
@@ -151,6 +166,9 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);
   if (prompts > 1) out["intervals"] = {{"confidence", 0.95}, {"resamples", Bootstrap::kResamples}};
+  out["program"] = "specula-compare " + version_text();
+  out["date"] = now_text();
+  out["machine"] = machine_json();
   for (const GivenCosts& set : work.costs)
     for (const auto& [drafter, cost] : set.costs) out["costs"][set.name][drafter] = cost;
   return out;

@@ -21,7 +21,7 @@ struct CompareOptions {
   std::size_t limit = 0, skip = 0, dev = 0;
   std::string categories;
   bool by_category = false, leave_out_long = false;
-  std::string style = "auto", json;
+  std::string style = "auto", json, html;
   std::int32_t repeat = 1;
   std::vector<std::string> searches, against, cost_sets;
   std::string search_for = "time";
@@ -47,7 +47,7 @@ struct CompareWork {
 /// Throws UsageError for invalid combinations.
 CompareWork work_of(const CompareOptions& options);
 
-/// For the JSON file.
+/// For the JSON file and the page.
 nlohmann::ordered_json settings_json(const CompareOptions& options, const CompareWork& work,
                                      std::size_t prompts, std::size_t left_out);
 

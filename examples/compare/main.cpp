@@ -4,15 +4,18 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "bootstrap.hpp"
 #include "braces.hpp"
 #include "compare_options.hpp"
 #include "figures.hpp"
+#include "html_page.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
+#include "page.hpp"
 #include "prompts.hpp"
 #include "report.hpp"
 #include "runner.hpp"
@@ -141,9 +144,15 @@ int run(int argc, char** argv) {
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
                                                   : std::numeric_limits<std::size_t>::max();
   const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
-  if (!options.json.empty()) {
-    for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
-    check_writable(options.json);  // before the run, so that a wrong path does not waste it
+  for (const auto& [option, output] :
+       {std::pair("--json", options.json), std::pair("--html", options.html)}) {
+    if (output.empty()) continue;
+    for (const auto& file : options.prompt_files) check_distinct(option, output, "--prompts", file);
+    check_writable(output);  // before the run, so that a wrong path does not waste it
+  }
+  if (!options.html.empty() && !options.json.empty()) {
+    if (options.html == options.json) throw UsageError("--html and --json are the same file");
+    check_distinct("--html", options.html, "--json", options.json);
   }
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
@@ -200,7 +209,9 @@ int run(int argc, char** argv) {
     settings["forecasts"] = forecast_json(tuned, all);
   }
   flush_output();
-  if (!options.json.empty()) write_json(options.json, to_json(all, settings));
+  const auto json = to_json(all, settings);
+  if (!options.json.empty()) write_json(options.json, json);
+  if (!options.html.empty()) write_file(options.html, html_page(kComparePage, json));
   return 0;
 }
 

@@ -50,18 +50,20 @@ void add_options(CLI::App& app, Options& options) {
   add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
-  app.add_flag("--race", options.race,
-               "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
-               "that come with the sources");
+  app.add_flag(
+      "--race", options.race,
+      "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
+      "that come with the sources. On a terminal of at least 96 columns both are recorded, then replayed "
+      "side by side");
   app.add_option("--runs", options.runs, "Of --race: the last line has the median of so many")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option(
       "--trace", options.trace,
-      "Folder for a picture of each round: the proposal, the accepted path and the next token, as "
-      "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds. Rounds of "
-      "an "
-      "earlier run in it are replaced");
+      "Folder for trace.html, a page that steps through the rounds: the proposal with the draft's and the "
+      "target's probabilities, the accepted path and the next token; and a picture of each round as Graphviz "
+      "text and, if `dot` is installed, as .svg. With --race, of the pipeline's rounds. Those of an earlier "
+      "run in it are replaced");
   app.add_option("--json", options.json, "Write the texts, why they ended and their figures to this file");
   app.add_option("--color", options.color, "Accepted draft tokens in green: auto, always or never")
       ->capture_default_str();
@@ -224,7 +226,9 @@ int run(int argc, char** argv) {
     trace.emplace(options.trace, prompts.size(), [&](Token token) {
       return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
     });
-    speculating.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
+    speculating.watch = [&](std::size_t prompt, std::size_t emitted) {
+      trace->add(*pipeline, prompt, emitted);
+    };
   }
   DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
                           .stop = {tokenizer.end()},
@@ -236,9 +240,9 @@ int run(int argc, char** argv) {
   } else {
     const auto plain = factories[1].build(models, options.common.sampling);
     race({"autoregressive", plain.get()}, speculating, prompts, settings, options.stops, tokenizer, paint,
-         options.runs, std::cout, std::cerr);
+         size_for_panes(STDOUT_FILENO), options.runs, std::cout, std::cerr);
   }
-  if (trace) std::cerr << trace->draw() << '\n';
+  if (trace) std::cerr << trace->draw(options.pipeline, &models.target()) << '\n';
   return 0;
 }
 

@@ -1,8 +1,8 @@
 #include "race.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -64,10 +64,36 @@ Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, c
   return run;
 }
 
+/// decode() with its rounds recorded. While it runs, the number of tokens is shown, outside of all times.
+Decoded record(const Racer& racer, const RacePrompt& prompt, std::size_t number, DecodeSettings settings,
+               const std::vector<std::string>& stops, const Tokenizer& tokenizer, std::ostream& out,
+               Recording& recording) {
+  using Clock = std::chrono::steady_clock;
+  RoundTexts texts(tokenizer, stops);
+  Clock::time_point shown{};
+  const double before = racer.pipeline->stats().round_seconds;
+  std::size_t tokens = 0;
+  settings.ends = [&](Token token) { return texts.take(token); };
+  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens fresh, std::size_t draft_tokens) {
+    RoundTexts::Text text = texts.round(draft_tokens);
+    tokens += fresh.size();
+    recording.moments.push_back({racer.pipeline->stats().round_seconds - before, tokens,
+                                 std::move(text.drafted), std::move(text.own)});
+    if (racer.watch) racer.watch(number, fresh.size());
+    if (Clock::now() - shown < std::chrono::milliseconds(100)) return;
+    shown = Clock::now();
+    out << "\rmeasuring " << recording.name << ": " << tokens << " tokens" << std::flush;
+  });
+  if (!recording.moments.empty()) recording.moments.back().own += texts.rest();
+  out << "\r\x1b[K" << std::flush;
+  return run;
+}
+
 /// Both sides on every prompt, and the number of identical texts.
 struct Race {
   Tally plain, speculating;
   std::size_t same = 0;
+  std::string difference;  // where the first text differs
 
   double gain() const { return plain.rates > 0 ? speculating.rates / plain.rates : 0.0; }
 };
@@ -83,15 +109,27 @@ Race run_race(const Racer& plain, const Racer& speculating, std::size_t prompts,
     const Decoded a = one(plain, p, own), b = one(speculating, p, own);
     race.plain.add(a), race.speculating.add(b);
     race.same += a.tokens == b.tokens;
+    if (a.tokens == b.tokens || !race.difference.empty()) continue;
+    const auto [at, other] =
+        std::mismatch(a.tokens.begin(), a.tokens.end(), b.tokens.begin(), b.tokens.end());
+    race.difference = "prompt " + std::to_string(p + 1) + " from token " +
+                      std::to_string(at - a.tokens.begin() + 1) + " on";
   }
   return race;
 }
 
 }  // namespace
 
-bool TokenPrinter::take(Token token) {
+bool RoundTexts::take(Token token) {
   taken_.push_back(stream_.put(token));
   return stream_.stopped();
+}
+
+RoundTexts::Text RoundTexts::round(std::size_t draft_tokens) {
+  Text text;
+  for (std::size_t i = 0; i < taken_.size(); ++i) (i < draft_tokens ? text.drafted : text.own) += taken_[i];
+  taken_.clear();
+  return text;
 }
 
 void TokenPrinter::put(const std::string& text, bool green) {
@@ -102,16 +140,14 @@ void TokenPrinter::put(const std::string& text, bool green) {
 }
 
 void TokenPrinter::print(std::size_t draft_tokens) {
-  std::string drafted, own;
-  for (std::size_t i = 0; i < taken_.size(); ++i) (i < draft_tokens ? drafted : own) += taken_[i];
-  put(drafted, true);
-  put(own, false);
-  taken_.clear();
+  const RoundTexts::Text text = texts_.round(draft_tokens);
+  put(text.drafted, true);
+  put(text.own, false);
   if (!out_->flush()) throw std::runtime_error("the text cannot be written");
 }
 
 void TokenPrinter::finish() {
-  put(stream_.flush(), false);
+  put(texts_.rest(), false);
   if (std::exchange(line_open_, false)) *out_ << '\n';
   out_->flush();
 }
@@ -119,9 +155,9 @@ void TokenPrinter::finish() {
 Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t number,
                        DecodeSettings settings, TokenPrinter& printer) {
   settings.ends = [&](Token token) { return printer.take(token); };
-  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens, std::size_t draft_tokens) {
+  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens fresh, std::size_t draft_tokens) {
     printer.print(draft_tokens);
-    if (racer.watch) racer.watch(number);
+    if (racer.watch) racer.watch(number, fresh.size());
   });
   printer.finish();
   return run;
@@ -129,44 +165,56 @@ Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t
 
 void race(const Racer& plain, const Racer& speculating, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
-          const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes) {
+          const Paint& paint, std::optional<TerminalSize> panes, std::int32_t runs, std::ostream& out,
+          std::ostream& notes) {
   DecodeSettings warm_up = settings;
   warm_up.max_new_tokens = std::min(16, settings.max_new_tokens);
   warm_up.prefill = {};
   for (const Racer* racer : {&plain, &speculating}) decode(*racer->pipeline, prompts.front().tokens, warm_up);
 
   if (paint.on()) out << paint.green("green") << ": drafted and accepted; the rest is the target's own\n\n";
+  Recording before, after;
   const auto shown = [&](const Racer& racer, std::size_t p, const DecodeSettings& own) {
     if (&racer == &plain) {
       out << paint.bold(heading(p, prompts.size())) << '\n' << paint.dim(prompts[p].text);
       if (!prompts[p].text.ends_with('\n')) out << '\n';
+      if (panes) out << '\n';
+    }
+    if (panes) {
+      Recording& own_recording = &racer == &plain ? before : after;
+      own_recording = {.name = &racer == &plain ? "plain decoding" : racer.name, .moments = {}};
+      Decoded run = record(racer, prompts[p], p, own, stops, tokenizer, out, own_recording);
+      if (&racer == &speculating) replay(before, after, *panes, paint, out);
+      return run;
     }
     return show(racer, prompts[p], p, own, stops, tokenizer, paint, out);
   };
   const auto unseen = [&](const Racer& racer, std::size_t p, DecodeSettings own) {
-    std::ostringstream nowhere;
-    TokenPrinter printer(tokenizer, stops, Paint(false), nowhere);
+    RoundTexts texts(tokenizer, stops);
     own.prefill = {};
-    return decode_printed(racer, prompts[p], p, own, printer);
+    own.ends = [&](Token token) { return texts.take(token); };
+    return decode(*racer.pipeline, prompts[p].tokens, own);
   };
   const Race first = run_race(plain, speculating, prompts.size(), settings, shown);
   std::vector<double> gains{first.gain()};
   std::size_t same = first.same;
+  std::string difference = first.difference;
   for (std::int32_t r = 1; r < runs; ++r) {
     const Race again = run_race(plain, speculating, prompts.size(), settings, unseen);
     gains.push_back(again.gain());
     same = std::min(same, again.same);
+    if (difference.empty()) difference = again.difference;
     notes << "run " << r + 1 << " of " << runs << ": " << fixed(again.gain(), 2) << "x\n" << std::flush;
   }
 
   const Tally &one = first.plain, &two = first.speculating;
-  const std::string before = fixed(one.mean_rate(prompts.size()), 1),
-                    after = fixed(two.mean_rate(prompts.size()), 1);
+  const std::string plain_rate = fixed(one.mean_rate(prompts.size()), 1),
+                    rate = fixed(two.mean_rate(prompts.size()), 1);
   const bool all_same = same == prompts.size();
   const std::string gain = fixed(first.gain(), 2) + "x";
   out << text_table(
       {{"", plain.name, speculating.name},
-       {"tokens/s", before, after},
+       {"tokens/s", plain_rate, rate},
        {"speedup", "1.00x", gain},
        {"MAT (tokens per target call)", fixed(one.mat(), 2), fixed(two.mat(), 2)},
        {"acceptance by depth", "-", acceptance_text(two.stats)},
@@ -175,16 +223,17 @@ void race(const Racer& plain, const Racer& speculating, std::span<const RaceProm
        {"same text", "-",
         all_same ? "yes"
                  : "no, on " + std::to_string(same) + " of " + std::to_string(prompts.size()) + " prompts"}});
-  const std::string result = all_same            ? "same text"
-                             : speculating.lossy ? "other text: the pipeline is lossy"
-                             : speculating.draws ? "other text, drawn from the same distribution"
-                                                 : "other text";
-  std::string sum = gain + " plain decoding (" + after + " tokens/s against " + before + ")";
+  std::string result = all_same            ? "same text"
+                       : speculating.lossy ? "other text: the pipeline is lossy"
+                       : speculating.draws ? "other text, drawn from the same distribution"
+                                           : "other text";
+  std::string sum = gain + " plain decoding (" + rate + " tokens/s against " + plain_rate + ")";
   if (runs > 1) {
     const auto [low, high] = std::minmax_element(gains.begin(), gains.end());
     sum = fixed(specula::detail::median(gains), 2) + "x plain decoding in the median of " +
           std::to_string(runs) + " runs (" + fixed(*low, 2) + "x to " + fixed(*high, 2) + "x)";
   }
+  if (!all_same) result += " (" + difference + ")";
   out << '\n' << paint.bold("speculation: " + sum + ", " + result) << '\n';
 }
 

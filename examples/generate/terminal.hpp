@@ -11,6 +11,12 @@
 
 namespace specula_examples {
 
+/// Whether `descriptor` is a terminal that understands escape codes.
+inline bool takes_escapes(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) && !(term && std::string_view(term) == "dumb");
+}
+
 /// `when` is always, never or auto: on a terminal, unless $NO_COLOR is set or $TERM is dumb. Throws
 /// UsageError otherwise.
 inline bool wants_color(std::string_view when, int descriptor) {
@@ -18,8 +24,7 @@ inline bool wants_color(std::string_view when, int descriptor) {
   if (when == "never") return false;
   if (when != "auto") throw UsageError("--color " + std::string(when) + ": expected always, never or auto");
   const char* none = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return isatty(descriptor) && !(none && *none) && !(term && std::string_view(term) == "dumb");
+  return takes_escapes(descriptor) && !(none && *none);
 }
 
 /// Wraps text in a colour; without colours it is left as it is.

@@ -170,6 +170,15 @@ if [ -e /dev/full ]; then
 fi
 expect 1 'no/such/prompts' "$compare" --models "$models" --prompts no/such/prompts
 expect 1 'no/such/folder/x.json: cannot be opened for writing' "$compare" --models "$models" --json no/such/folder/x.json
+expect 1 'no/such/folder/x.html: cannot be opened for writing' "$compare" --models "$models" --html no/such/folder/x.html
+expect 1 "$scratch: is a folder, must be a file" "$compare" --models "$models" --html "$scratch"
+expect 2 'html .*prompts.txt is the file of --prompts' "$compare" --models "$models" --prompts "$scratch/prompts.txt" \
+  --html "$scratch/prompts.txt"
+expect 2 'html and --json are the same file' "$compare" --models "$models" --html "$scratch/x" --json "$scratch/x"
+printf 'old' >"$scratch/old.html"
+expect 2 'html .*old.html is the file of --json' "$compare" --models "$models" --html "$scratch/old.html" --json "$scratch/./old.html"
+expect 2 'was trained for 2048' "$compare" --models "$models" --pipelines chain:2 --max-new-tokens 2040 --html "$scratch/old.html"
+expect 0 '^old$' cat "$scratch/old.html"
 expect 0 'chain:2: 8 tokens' "$generate" --models "$models" --pipeline chain:2 --prompt 'def add(a, b):' --max-new-tokens 8
 expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
 expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
@@ -249,6 +258,110 @@ also '^--- cost-aware:chain:small$'
 expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:small:4
 expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --max-new-tokens 8 --color always
 expect 0 '^--- cost-aware:chain$' "${race[@]}" --max-new-tokens 8 --draft "$models/small"
+
+TERM=xterm "${race[@]}" --max-new-tokens 8 >"$scratch/pipe.out" 2>&1  # no terminal: no escape codes
+expect 0 'speculation: .*same text' cat "$scratch/pipe.out"
+expect 1 '^0$' grep -c "$(printf '\033')" "$scratch/pipe.out"
+expect 0 'speculation: .*, other text.* (prompt 1 from token [0-9]* on)$' "${race[@]}" --max-new-tokens 24 --temperature 1 --pipeline sampled-chain
+if command -v python3 >/dev/null; then
+  # On a terminal: side by side if it is wide enough and takes escape codes. The screen's contents are not
+  # interpreted, only searched.
+  # usage: on_terminal COLUMNS COMMAND...
+  on_terminal() {
+    python3 -c 'import fcntl, os, pty, struct, sys, termios
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", 30, int(sys.argv[1]), 0, 0))
+    os.execvp(sys.argv[2], sys.argv[2:])
+try:
+    while part := os.read(terminal, 65536):
+        sys.stdout.buffer.write(part)
+except OSError:  # the end, on Linux
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))' "$@"
+  }
+  short=("${race[@]}" --max-new-tokens 8 --pipeline chain:small:4)
+  expect 0 'plain decoding .* | .*chain:small:4' on_terminal 120 env TERM=xterm "${short[@]}"
+  also 'measured one after the other, shown [0-9]* times slower'
+  also 'tokens/s, 8 tokens in [0-9.]* s, done .* | .*tokens/s, 8 tokens in [0-9.]* s, done'
+  also '.\[32m'
+  also 'speculation: .*x plain decoding (.* tokens/s against .*), same text'
+  for narrow in 'on_terminal 90 env TERM=xterm NO_COLOR=1' 'on_terminal 120 env TERM=dumb'; do
+    # shellcheck disable=SC2086  # words
+    expect 0 '^--- chain:small:4' $narrow "${short[@]}"
+    also '^speculation: .*same text'
+    cp "$scratch/out" "$scratch/narrow.out"
+    expect 1 '^0$' grep -c "$(printf '\033')" "$scratch/narrow.out"
+  done
+  expect 0 '.\[1m--- chain:small:4' on_terminal 90 env TERM=xterm "${short[@]}"
+fi
+
+# Pages: the JSON in them is that of --json, whatever the prompts hold.
+if command -v python3 >/dev/null; then
+  cat >"$scratch/page.py" <<'END'
+import html.parser, json, re, sys
+class Page(html.parser.HTMLParser):
+    """Open elements, the JSON, and what would be loaded from elsewhere."""
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.data, self.scripts, self.outside = [], None, 0, []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "input", "link", "img", "br"):
+            self.open.append((tag, dict(attributes)))
+        self.scripts += tag == "script"
+        self.outside += [value for name, value in attributes if name in ("src", "href")]
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop()[0] == tag, tag
+    def handle_data(self, text):
+        if self.open and self.open[-1] == ("script", {"id": "data", "type": "application/json"}):
+            assert self.data is None
+            self.data = json.loads(text)
+def read(file):
+    text = open(file, encoding="ascii").read()
+    page = Page(text)
+    assert text.startswith("<!doctype html>") and page.scripts == 2 and not page.outside, (page.scripts, page.outside)
+    assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+    assert not re.search(r"@DATA@|/\* page\.|@import|url\(", text)
+    return page.data
+END
+  # shellcheck disable=SC2016  # Python
+  printf '%s\n' '{"prompt": "def f():\n    \"\"\"</script><b>&amp; \u00e9\u4e2d\u0007", "category": "a </script><b>"}' \
+    '{"question": "What is 2 + 3?", "category": "b"}' '{"question": "What is 2 + 4?", "category": "b"}' >"$scratch/odd.jsonl"
+  expect 0 '^chain:2 ' "$compare" --models "$models" --prompts "$scratch/odd.jsonl" --max-new-tokens 8 --by-category --against chain:2 \
+    --pipelines 'chain:{2,3}' --json "$scratch/page.json" --html "$scratch/old.html"
+  expect 0 '^3 pipelines, 2 categories, as in the JSON' env PYTHONPATH="$scratch" python3 -c 'import json, sys, page
+data = page.read(sys.argv[1])
+assert data == json.load(open(sys.argv[2]))
+assert data["categories"][0]["name"] == "a </script><b>" and data["machine"]["cores"] > 0 and "against" in data
+print(len(data["pipelines"]), "pipelines,", len(data["categories"]), "categories, as in the JSON")' "$scratch/old.html" "$scratch/page.json"
+  expect 0 '^chain:3 ' "$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4 --pipelines chain:3 --html "$scratch/one.html"
+  expect 0 '^None' env PYTHONPATH="$scratch" python3 -c 'import sys, page; print(page.read(sys.argv[1]).get("intervals"))' "$scratch/one.html"
+  # Every byte of the prompt is in the page's tokens, and the rounds are the text that --json has.
+  expect 0 'rounds traced to .*trace.html' "$generate" --models "$models" --prompts "$scratch/odd.jsonl" --pipeline cape:3 --max-new-tokens 12 \
+    --trace "$scratch/trace/odd" --json "$scratch/odd.json"
+  expect 0 '^3 texts, [1-9][0-9]* rounds' env PYTHONPATH="$scratch" python3 -c 'import json, sys, page
+data, run = page.read(sys.argv[1]), json.load(open(sys.argv[2]))
+spell = lambda tokens: "".join(data["bytes"][str(t)] for t in tokens).encode("latin-1").decode()
+assert data["pipeline"] == "cape:3" and len(data["texts"]) == len(run["prompts"])
+total = 0
+for text, one in zip(data["texts"], run["prompts"]):
+    assert one["prompt"] in spell(text["prompt"]), (one["prompt"], spell(text["prompt"]))
+    tokens = []
+    for r in text["rounds"]:
+        assert r["tokens"][0] == (tokens or text["prompt"])[-1]
+        assert len(r["tokens"]) == len(r["parents"]) == len(r["draft"]) == len(r["target"])
+        assert all(0 <= p <= 1 for p in r["target"] + r["draft"] + [r["next_target"]])
+        tokens += ([r["tokens"][n] for n in r["accepted"][1:]] + [r["next"]])[:r["emitted"]]
+    assert len(tokens) == one["new_tokens"] and spell(tokens).startswith(one["text"]), (spell(tokens), one["text"])
+    assert len(text["rounds"]) == one["target_calls"]
+    total += len(text["rounds"])
+print(len(data["texts"]), "texts,", total, "rounds")' "$scratch/trace/odd/trace.html" "$scratch/odd.json"
+  expect 0 'rounds traced to' "$generate" --models "$models" --race --runs 2 --limit 2 --max-new-tokens 4 --pipeline chain:2 --trace "$scratch/trace/odd"
+  expect 0 '^2$' env PYTHONPATH="$scratch" python3 -c 'import sys, page; print(len(page.read(sys.argv[1])["texts"]))' "$scratch/trace/odd/trace.html"
+fi
 
 # Tuning: measured, predicted, run.
 tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
