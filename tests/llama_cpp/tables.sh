@@ -104,7 +104,7 @@ fi
 
 # The page.
 tree=$scratch/tree
-mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root/include" "$tree"
+mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$tree"
 cp -r "$root/examples/cuda" "$tree/examples"
 export SPECULA_ROOT=$tree
 pages=(python3 "$root/scripts/pages")

@@ -36,7 +36,7 @@ if grep '"kept"' "$scratch/json/paper_glide.json"; then echo 'FAILED: a mark is 
 
 # The pages.
 tree=$scratch/tree
-mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root/include" "$tree"
+mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$tree"
 cp -r "$root/examples/cuda" "$tree/examples"
 rm -f "$tree"/docs/benchmarks/paper_*.json
 export SPECULA_ROOT=$tree

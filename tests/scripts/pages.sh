@@ -12,7 +12,7 @@ python3 "$root/scripts/pages" --check
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/docs" "$root/README.md" "$copy"
-cp -r "$root/include" "$copy"
+cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$copy"
 mkdir "$copy/examples" && cp -r "$root/examples/cuda" "$copy/examples"
 export SPECULA_ROOT=$copy
 
@@ -40,6 +40,10 @@ sed -i 's/"us_first": 53.648,/"us_first": 63.648,/' "$bars"
 notices 'a figure that changed'
 sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.69 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
+sed -i 's/-->1.13 to 1.27<!--/-->1.13 to 1.37<!--/' "$copy/README.md"
+notices 'a figure within a sentence of the README'
+sed -i 's/>MIT</>BSD</' "$copy/docs/pictures/badge_license.svg"
+notices 'a badge that does not say what LICENSE says'
 python3 - "$copy" <<'END'
 import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sources.json")
