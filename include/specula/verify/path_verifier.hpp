@@ -106,6 +106,7 @@ class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
  public:
   using detail::TargetVerifier<M, R, detail::PathPasses>::TargetVerifier;
 };
+/// References the target.
 template <class M, class R>
 PathVerifier(M&&, R, SamplingParams = {}) -> PathVerifier<std::remove_reference_t<M>, R>;
 
