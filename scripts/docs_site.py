@@ -124,7 +124,7 @@ def check(page):
 
 def reference_names():
     """Names of the library's namespaces, without them, to their pages in the reference: those that are unambiguous."""
-    names, files = {}, {}
+    names, files, members = {}, {}, set()
     tree = xml.etree.ElementTree.parse(site / "symbols.xml").getroot()
 
     def add(name, page):
@@ -136,16 +136,25 @@ def reference_names():
         if kind == "file":
             files[f"include/{compound.findtext('path')}{name}"] = page
         elif kind in ("class", "struct", "concept") and "detail" not in name.split("::"):
-            add(re.sub(r"<.*", "", name), page)
+            name = re.sub(r"<.*", "", name)
+            add(name, page)
+            for member in compound.findall("member"):
+                where = f"{member.findtext('anchorfile')}#{member.findtext('anchor')}"
+                add(f"{name}::{member.findtext('name')}", where)
+                members.add(f"{name}::{member.findtext('name')}")
         elif kind == "namespace" and "detail" not in name.split("::"):
             for member in compound.findall("member"):
                 if member.get("kind") in ("function", "variable", "typedef", "enumeration"):
-                    add(f"{name}::{member.findtext('name')}", f"{member.findtext('anchorfile')}#{member.findtext('anchor')}")
+                    where = f"{member.findtext('anchorfile')}#{member.findtext('anchor')}"
+                    add(f"{name}::{member.findtext('name')}", where)
+                    for value in member.findall("enumvalue"):
+                        add(f"{name}::{member.findtext('name')}::{value.text}", where)
+                        members.add(f"{name}::{member.findtext('name')}::{value.text}")
     unique = {}
     for name, targets in names.items():
         plain = sorted(targets, key=lambda t: (len(t), t))[0]  # overloads, and specialisations of a template
         parts = name.split("::")
-        for i in range(len(parts)):
+        for i in range(len(parts) - (name in members)):  # a member only together with its type
             short = "::".join(parts[i:])
             if short not in unique or len(parts) <= unique[short][1]:
                 unique[short] = (plain, len(parts))
@@ -235,7 +244,7 @@ def rendered(page):
             else:
                 out.append(f"<{'/' if t.nesting < 0 else ''}{t.tag}>")
 
-    for token in page.tokens:
+    for i, token in enumerate(page.tokens):
         if token.type == "inline":
             inline(token.children)
         elif token.type == "fence":
@@ -252,6 +261,11 @@ def rendered(page):
             out.append('<div class="wide"><table>' if token.nesting > 0 else "</table></div>\n")
         elif token.type in ("paragraph_open", "paragraph_close") and token.hidden:
             out.append("" if token.nesting > 0 else "\n")
+        elif token.type in ("td_open", "th_open"):
+            length = len(text_of(page.tokens[i + 1]))
+            kind = " class=short" if length <= 30 else " class=long" if length > 90 else ""
+            style = f' style="{token.attrs["style"]}"' if "style" in token.attrs else ""
+            out.append(f"<{token.tag}{kind}{style}>")
         elif token.type == "hr":
             out.append("<hr>\n")
         else:
