@@ -161,6 +161,7 @@ class ProposalBuilder : public TokenTree {
   ///   - children of one parent were drawn independently of each other, and are recorded in drawing order,
   ///     none left out, each with the same Distribution (so that KSeq recognises it as one);
   ///   - the row of `distribution` is unchanged until verification.
+  ///
   /// Cost: reads the row once, unless it is stored in the tree or is the caller's row that was read last (by
   /// distribution_after() or for a sibling). Throws as draw(), and std::invalid_argument if the token is
   /// outside the vocabulary or has probability 0 under `distribution`.

@@ -187,7 +187,8 @@ class TreeVerifier : public detail::TargetVerifier<M, R, detail::OnePass> {
  public:
   using detail::TargetVerifier<M, R, detail::OnePass>::TargetVerifier;
 };
-/// References the target.
+/// TreeVerifier{target, rule, params}: references the target. Throws std::invalid_argument if `params`, the
+/// sampling parameters of the text, are out of range.
 template <class M, class R>
 TreeVerifier(M&&, R, SamplingParams = {}) -> TreeVerifier<std::remove_reference_t<M>, R>;
 
