@@ -1,5 +1,5 @@
 // Rejection with drafts of other forms.
-#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include "rule_plans.cuh"
 
@@ -8,7 +8,7 @@ namespace specula_bench {
 template <class Draft>
 cudaError_t DraftKernels<Draft>::plan(RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
   device::RejectionPlan<float, Draft> made;
-  const cudaError_t error = device::make_rejection_plan(&made, capacity, device);
+  const cudaError_t error = device::make_verify_plan(&made, capacity, device);
   if (error == cudaSuccess) *plan = without_type(made);
   return error;
 }
@@ -16,8 +16,8 @@ template <class Draft>
 cudaError_t DraftKernels<Draft>::run(const RulePlan& plan, const device::Trees& trees,
                                      const device::TargetRows<float>& target, const Draft& draft,
                                      const device::VerifyResults& out, cudaStream_t stream) {
-  return device::verify_rejection(verifier_plan_of<device::RejectionPlan<float, Draft>>(plan), trees, target,
-                                  draft, out, stream);
+  return device::verify(verifier_plan_of<device::RejectionPlan<float, Draft>>(plan), trees, target, draft,
+                        out, stream);
 }
 
 template struct DraftKernels<device::ChosenDraft>;

@@ -1,6 +1,5 @@
 // Greedy and sample-and-match.
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify_matching.cuh>
 
 #include "rule_plans.cuh"
 
@@ -8,14 +7,11 @@ namespace specula_bench {
 
 template <class Element>
 RuleKernels<Element> greedy_kernels() {
-  return matching_kernels<device::detail::GreedyRule, Element, device::make_greedy_plan<Element>,
-                          device::verify_greedy<Element>>();
+  return matching_kernels<device::detail::GreedyRule, Element>();
 }
 template <class Element>
 RuleKernels<Element> sample_and_match_kernels() {
-  return matching_kernels<device::detail::SampleAndMatchRule, Element,
-                          device::make_sample_and_match_plan<Element>,
-                          device::verify_sample_and_match<Element>>();
+  return matching_kernels<device::detail::SampleAndMatchRule, Element>();
 }
 
 SPECULA_FOR_ELEMENTS(greedy_kernels);

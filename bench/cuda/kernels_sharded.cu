@@ -32,10 +32,10 @@ cudaError_t verify_sharded(Rule rule, const device::VerifyCapacity& capacity, in
     if (error != cudaSuccess) return error;
   }
   const device::GatheredPartials gathered{tiles, child_logits, shards, tiles_of_shard};
-  if (rule == Rule::greedy) return device::decide_greedy(capacity, nodes, trees, gathered, out, stream);
-  if (rule == Rule::sample_and_match)
-    return device::decide_sample_and_match(capacity, nodes, trees, target.params, gathered, out, stream);
-  return device::decide_rejection(capacity, nodes, trees, target.params, gathered, out, stream);
+  const auto sharded = rule == Rule::greedy             ? device::ShardedRule::greedy
+                       : rule == Rule::sample_and_match ? device::ShardedRule::sample_and_match
+                                                        : device::ShardedRule::rejection;
+  return device::decide(sharded, capacity, nodes, trees, target.params, gathered, out, stream);
 }
 
 template cudaError_t verify_sharded(Rule, const device::VerifyCapacity&, int, int, int, const device::Trees&,

@@ -1,6 +1,5 @@
 // Traversal, and block verification, which is its kernel.
-#include <specula/cuda/device/verify_block.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include "rule_plans.cuh"
 
@@ -9,15 +8,12 @@ namespace specula_bench {
 template <class Element>
 RuleKernels<Element> traversal_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return comparing_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element,
-                           device::make_traversal_plan<Element, Draft>,
-                           device::verify_traversal<Element, Draft>>();
+  return comparing_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element>();
 }
 template <class Element>
 RuleKernels<Element> block_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return comparing_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element,
-                           device::make_block_plan<Element, Draft>, device::verify_block<Element, Draft>>();
+  return comparing_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element>();
 }
 
 SPECULA_FOR_ELEMENTS(traversal_kernels);

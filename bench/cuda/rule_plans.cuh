@@ -1,7 +1,8 @@
 // From the plans of rules to plans whose type is gone, and back: for the files that hold kernels.
 #pragma once
 
-#include <specula/cuda/device/verify_nodes.cuh>
+#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/device/verify_matching.cuh>
 
 #include "verification.cuh"
 
@@ -58,21 +59,21 @@ cudaError_t reshape_verifier(RulePlan* plan, const Geometry& wanted, bool* fits)
       wanted, &plan->verifier, fits);
 }
 
-/// The functions of a rule that compares p with q: `make` and `verify` are the library's, for a Plan.
-template <class Plan, class Rule, class Element, auto make, auto verify>
+/// The functions of a rule that compares p with q, for its Plan.
+template <class Plan, class Rule, class Element>
 RuleKernels<Element> comparing_kernels() {
   using Draft = device::LogitsDraft<Element>;
   RuleKernels<Element> out;
   out.plan = [](RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
     Plan made;
-    const cudaError_t error = make(&made, capacity, device);
+    const cudaError_t error = device::make_verify_plan(&made, capacity, device);
     if (error == cudaSuccess) *plan = without_type(made);
     return error;
   };
   out.run = [](const RulePlan& plan, const device::Trees& trees, const device::TargetRows<Element>& target,
                const Draft& draft, const device::VerifyResults& out_to, const device::Workspace&,
                cudaStream_t stream) {
-    return verify(verifier_plan_of<Plan>(plan), trees, target, draft, out_to, stream);
+    return device::verify(verifier_plan_of<Plan>(plan), trees, target, draft, out_to, stream);
   };
   out.reshape = [](RulePlan* plan, bool, const Geometry& wanted, bool* fits) {
     return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);
@@ -81,14 +82,14 @@ RuleKernels<Element> comparing_kernels() {
 }
 
 /// The functions of a rule that may ask all nodes at once.
-template <class Rule, class Element, auto make, auto verify>
+template <class Rule, class Element>
 RuleKernels<Element> matching_kernels() {
   using Plan = device::MatchingPlan<Rule, Element>;
   using Draft = device::ChosenDraft;
   RuleKernels<Element> out;
   out.plan = [](RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
     Plan made;
-    const cudaError_t error = make(&made, capacity, device);
+    const cudaError_t error = device::make_verify_plan(&made, capacity, device);
     if (error != cudaSuccess) return error;
     *plan = without_type(made.verifier);
     plan->all_nodes = made.all_nodes;
@@ -104,7 +105,7 @@ RuleKernels<Element> matching_kernels() {
     typed.verifier = verifier_plan_of<decltype(typed.verifier)>(plan);
     typed.all_nodes = plan.all_nodes;
     typed.nodes = plan.nodes;
-    return verify(typed, trees, target, out_to, workspace, stream);
+    return device::verify(typed, trees, target, out_to, workspace, stream);
   };
   out.reshape = [](RulePlan* plan, bool chains, const Geometry& wanted, bool* fits) {
     if (chains || !plan->all_nodes) return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);

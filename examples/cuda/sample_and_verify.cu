@@ -1,5 +1,5 @@
 #include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include <cstdio>
 
@@ -27,7 +27,7 @@ int main() {
   capacity.max_depth = kDraftTokens;
   capacity.vocab = kVocab;
   if (make_sample_plan(&draws, kSequences, /*draws*/ 1, kVocab, /*device*/ 0) != cudaSuccess) return 1;
-  if (make_rejection_plan(&rejections, capacity, /*device*/ 0) != cudaSuccess) return 1;
+  if (make_verify_plan(&rejections, capacity, /*device*/ 0) != cudaSuccess) return 1;
 
   // Draft token i of each sequence goes into its tree, and its distribution to where verification reads it:
   // draft token i of the whole batch has row i of the draft. A draft model would run before each of these
@@ -61,7 +61,7 @@ int main() {
   constexpr std::size_t kCells = kSequences * (kDraftTokens + 1);  // rows of max_depth + 1
   const VerifyResults out{zeros<Token>(kCells), zeros<NodeId>(kCells), zeros<std::int32_t>(kSequences),
                           zeros<Status>(kSequences)};
-  if (verify_rejection(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
+  if (verify(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
 
   const std::vector<std::int32_t> count = to_host(out.count, kSequences);
   const std::vector<Status> status = to_host(out.status, kSequences);

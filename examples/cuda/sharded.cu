@@ -43,7 +43,8 @@ int main() {
   capacity.max_depth = 1;
   capacity.vocab = kVocab;
   const VerifyResults out{zeros<Token>(2), zeros<NodeId>(2), zeros<std::int32_t>(1), zeros<Status>(1)};
-  if (decide_sample_and_match(capacity, kNodes, trees, params, gathered, out, nullptr) != cudaSuccess)
+  if (decide(ShardedRule::sample_and_match, capacity, kNodes, trees, params, gathered, out, nullptr) !=
+      cudaSuccess)
     return 1;
   std::printf("%d tokens are emitted, the first is %d, status %d\n", to_host(out.count, 1)[0],
               to_host(out.token, 1)[0], static_cast<int>(to_host(out.status, 1)[0]));

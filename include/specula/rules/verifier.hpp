@@ -10,7 +10,7 @@
 //   accept/exact_rules.hpp                 a TokenTree and the target's rows on the CPU
 //   cuda/verify/sequence_verifier.cuh      rows on a device, one cluster of thread blocks per sequence
 //   cuda/device/verify_sharded.cuh         partial results gathered from shards; for matching and rejection
-//   cuda/device/verify_nodes.cuh           tokens chosen for all nodes beforehand; for matching
+//   cuda/verify/verify_nodes.cuh           tokens chosen for all nodes beforehand; for matching
 //
 // and has the members below. Nodes are numbered from the root, 0; `depth` is the depth of the node in the
 // same call, 0 for the root. p is the target's distribution after a node, q the one that a draft token was

@@ -2,7 +2,7 @@
 // Launch plans of row scans: cluster size, threads, rows per pass.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/scan_plan.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify.cuh>
 #include <specula/cuda/verify/row_scan.cuh>
 
 #include "emulated_gpu.hpp"

@@ -2,10 +2,7 @@
 // Verification kernels: mistakes that were made elsewhere, and the formats of a batch. Small enough for the
 // sanitizers.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_block.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/verify/rules.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 

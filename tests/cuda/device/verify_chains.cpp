@@ -2,10 +2,7 @@
 // Verification of chains without an array of parents, which reads several rows per pass: results must not
 // depend on the plan.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_block.cuh>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/verify/rules.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 

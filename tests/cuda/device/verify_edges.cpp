@@ -5,9 +5,7 @@
 #include <doctest/doctest.h>
 #include <specula/accept/exact_rules.hpp>
 #include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/verify/rules.cuh>
 using namespace specula;
 using namespace specula_test;
 using namespace specula::cuda::detail;

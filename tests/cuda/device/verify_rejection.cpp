@@ -1,7 +1,7 @@
 // labels: optimised
 // Rejection sampling on the device, against the CPU's rule.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 

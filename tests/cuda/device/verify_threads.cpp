@@ -2,8 +2,7 @@
 // Data races in the verification kernels: every thread is a std::thread, so that the thread sanitizer sees
 // accesses that no barrier orders.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 

@@ -1,8 +1,7 @@
 // labels: optimised
 // Traversal and block verification on the device, against the CPU's rules.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_block.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 

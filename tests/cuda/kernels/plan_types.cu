@@ -1,10 +1,8 @@
 // A plan that was made for one rule, element or kind of draft is refused by another at compile time.
 #include <specula/cuda/device/sample.cuh>
 #include <specula/cuda/device/top_k_distillation.cuh>
-#include <specula/cuda/device/verify_block.cuh>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/device/verify_matching.cuh>
 
 #include <type_traits>
 #include <utility>
@@ -18,42 +16,36 @@ constexpr bool takes(Call, const Arguments*...) {
 template <class T>
 constexpr const T* a = nullptr;
 
-#define SPECULA_TEST_CALL(function)                                                            \
-  [](const auto& plan, const auto& rows,                                                       \
-     const auto& draft) -> decltype(function(plan, std::declval<const Trees&>(), rows, draft,  \
-                                             std::declval<const VerifyResults&>(), nullptr)) { \
-    return cudaSuccess;                                                                        \
-  }
-#define SPECULA_TEST_MATCHING(function)                                                                     \
-  [](const auto& plan, const auto& rows) -> decltype(function(plan, std::declval<const Trees&>(), rows,     \
-                                                              std::declval<const VerifyResults&>(),         \
-                                                              std::declval<const Workspace&>(), nullptr)) { \
-    return cudaSuccess;                                                                                     \
-  }
-
 using Rows = TargetRows<BFloat16>;
 using Logits = LogitsDraft<BFloat16>;
 
 void verification() {
-  const auto rejection = SPECULA_TEST_CALL(verify_rejection);
-  static_assert(takes(rejection, a<RejectionPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  static_assert(!takes(rejection, a<RejectionPlan<Half, Logits>>, a<Rows>, a<Logits>));
-  static_assert(!takes(rejection, a<RejectionPlan<BFloat16, ChosenDraft>>, a<Rows>, a<Logits>));
-  static_assert(!takes(rejection, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  const auto traversal = SPECULA_TEST_CALL(verify_traversal);
-  static_assert(takes(traversal, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  static_assert(!takes(traversal, a<RejectionPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  const auto block = SPECULA_TEST_CALL(verify_block);
-  static_assert(takes(block, a<BlockPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  static_assert(!takes(block, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
-  static_assert(!takes(block, a<BlockPlan<BFloat16, Logits>>, a<TargetRows<float>>, a<Logits>));
-  const auto greedy = SPECULA_TEST_MATCHING(verify_greedy);
-  static_assert(takes(greedy, a<GreedyPlan<BFloat16>>, a<Rows>));
-  static_assert(!takes(greedy, a<GreedyPlan<Half>>, a<Rows>));
-  static_assert(!takes(greedy, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));
-  const auto match = SPECULA_TEST_MATCHING(verify_sample_and_match);
+  const auto call = [](const auto& plan, const auto& rows,
+                       const auto& draft) -> decltype(verify(plan, std::declval<const Trees&>(), rows, draft,
+                                                             std::declval<const VerifyResults&>(), nullptr)) {
+    return cudaSuccess;
+  };
+  static_assert(takes(call, a<RejectionPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
+  static_assert(takes(call, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
+  static_assert(takes(call, a<BlockPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
+  static_assert(!takes(call, a<RejectionPlan<Half, Logits>>, a<Rows>, a<Logits>));
+  static_assert(!takes(call, a<RejectionPlan<BFloat16, ChosenDraft>>, a<Rows>, a<Logits>));
+  static_assert(!takes(call, a<BlockPlan<BFloat16, Logits>>, a<TargetRows<float>>, a<Logits>));
+  static_assert(!takes(call, a<GreedyPlan<BFloat16>>, a<Rows>, a<ChosenDraft>));
+  const auto match = [](const auto& plan, const auto& rows)
+      -> decltype(verify(plan, std::declval<const Trees&>(), rows, std::declval<const VerifyResults&>(),
+                         std::declval<const Workspace&>(), nullptr)) { return cudaSuccess; };
+  static_assert(takes(match, a<GreedyPlan<BFloat16>>, a<Rows>));
   static_assert(takes(match, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));
-  static_assert(!takes(match, a<GreedyPlan<BFloat16>>, a<Rows>));
+  static_assert(!takes(match, a<GreedyPlan<Half>>, a<Rows>));
+  static_assert(!takes(match, a<RejectionPlan<BFloat16, ChosenDraft>>, a<Rows>));
+
+  // A plan of one rule is none of another, except that one of block verification is one of traversal.
+  using Greedy = GreedyPlan<BFloat16>;
+  using Traversal = TraversalPlan<BFloat16, Logits>;
+  static_assert(!std::is_convertible<Greedy, SampleAndMatchPlan<BFloat16>>::value);
+  static_assert(!std::is_convertible<Traversal, RejectionPlan<BFloat16, Logits>>::value);
+  static_assert(!std::is_convertible<Traversal, BlockPlan<BFloat16, Logits>>::value);
 }
 
 void others() {

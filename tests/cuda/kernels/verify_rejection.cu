@@ -1,10 +1,10 @@
-#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 using namespace specula::cuda;
 
 cudaError_t use(RejectionPlan<BFloat16, LogitsDraft<BFloat16>>* plan, const VerifyCapacity& capacity,
                 const Trees& trees, const TargetRows<BFloat16>& target, const LogitsDraft<BFloat16>& draft,
                 const VerifyResults& out) {
-  const cudaError_t error = make_rejection_plan(plan, capacity, 0);
-  return error ? error : verify_rejection(*plan, trees, target, draft, out, nullptr);
+  const cudaError_t error = make_verify_plan(plan, capacity, 0);
+  return error ? error : verify(*plan, trees, target, draft, out, nullptr);
 }

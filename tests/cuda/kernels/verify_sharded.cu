@@ -6,7 +6,5 @@ cudaError_t use(const VerifyCapacity& capacity, const Trees& trees, const ShardR
                 TilePartial* tiles, float* child_logits, const GatheredPartials& gathered,
                 const VerifyResults& out) {
   cudaError_t error = shard_partials(trees, rows, 1, 1, 1, tiles, child_logits, nullptr);
-  if (!error) error = decide_greedy(capacity, 1, trees, gathered, out, nullptr);
-  if (!error) error = decide_sample_and_match(capacity, 1, trees, nullptr, gathered, out, nullptr);
-  return error ? error : decide_rejection(capacity, 1, trees, nullptr, gathered, out, nullptr);
+  return error ? error : decide(ShardedRule::greedy, capacity, 1, trees, nullptr, gathered, out, nullptr);
 }

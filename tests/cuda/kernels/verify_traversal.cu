@@ -1,10 +1,14 @@
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/device/verify.cuh>
 
 using namespace specula::cuda;
 
-cudaError_t use(TraversalPlan<BFloat16, LogitsDraft<BFloat16>>* plan, const VerifyCapacity& capacity,
-                const Trees& trees, const TargetRows<BFloat16>& target, const LogitsDraft<BFloat16>& draft,
-                const VerifyResults& out) {
-  const cudaError_t error = make_traversal_plan(plan, capacity, 0);
-  return error ? error : verify_traversal(*plan, trees, target, draft, out, nullptr);
+using Draft = LogitsDraft<BFloat16>;
+
+cudaError_t use(TraversalPlan<BFloat16, Draft>* plan, BlockPlan<BFloat16, Draft>* block,
+                const VerifyCapacity& capacity, const Trees& trees, const TargetRows<BFloat16>& target,
+                const Draft& draft, const VerifyResults& out) {
+  cudaError_t error = make_verify_plan(plan, capacity, 0);
+  if (!error) error = verify(*plan, trees, target, draft, out, nullptr);
+  if (!error) error = make_verify_plan(block, capacity, 0);  // the same kernel
+  return error ? error : verify(*block, trees, target, draft, out, nullptr);
 }

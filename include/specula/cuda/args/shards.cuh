@@ -10,6 +10,9 @@
 namespace specula {
 namespace cuda {
 
+/// The rules of a split vocabulary.
+enum class ShardedRule { greedy, sample_and_match, rejection };
+
 /// A shard's partial of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
 /// draws of the node's next token would pick inside this tile, should the tile be picked.
 struct TilePartial {

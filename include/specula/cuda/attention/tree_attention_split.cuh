@@ -2,6 +2,7 @@
 // merging of partial results across warps, blocks and clusters.
 #pragma once
 
+#include "specula/cuda/args/attention.cuh"
 #include "specula/cuda/args/paged_kv.cuh"
 #include "specula/cuda/attention/attention_layout.cuh"
 #include "specula/cuda/host_device.cuh"
@@ -13,32 +14,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// Attention of proposals over a cache, all arrays on the device. Node i of sequence b is query begin[b] + i;
-/// its K and V are already in slot length[b] + i of the sequence. See tree_attention(). Stored: the cache's
-/// element type, Element or Float8E4M3.
-template <class Element, class Stored = Element>
-struct TreeAttentionArgs {
-  const Element* q;           // (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
-  std::int64_t q_stride;      // a multiple of 8
-  PagedKv<Stored> kv;         // the cache
-  const std::int32_t* begin;  // (B + 1) where a sequence's nodes begin
-  const std::uint64_t* mask;  // (N, words) as specula::tree_mask: bit j of node i iff j is i or above it
-  int words;                  // 0 and no mask: the queries see the whole cache, and there is no tail
-  Element* out;               // (N, Hq, D) 16-byte aligned, nodes `out_stride` elements apart
-  std::int64_t out_stride;    // a multiple of 8
-  float* lse = nullptr;       // (N, Hq) log-sum-exp of the scaled products, if wanted
-  float scale = 1.0f;         // of the products of q and k
-  float softcap = 0.0f;       // 0: off; else products become softcap * tanh(scale * product / softcap)
-  int window = 0;             // 0: off; else key k is visible iff position(q) - position(k) < window
-  const std::int32_t* position = nullptr;  // (N) of nodes in their text; only with a window
-  const std::int32_t* depth = nullptr;     // (N) in place of `position`: length[b] + depth
-  const float* k_scale = nullptr;          // (Hkv) what stored keys are multiplied by; null: 1
-  const float* v_scale = nullptr;          // (Hkv) and stored values
-  /// (B) if wanted: ok, or bad_tree where the tree has a negative number of nodes or more than the plan's, or
-  /// slots are outside the sequence's pages. Such nodes are not written and such slots are masked.
-  Status* status = nullptr;
-};
 
 namespace detail {
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "specula/cuda/args/growth.cuh"
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/grow/grown_trees.cuh"
@@ -12,32 +13,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// Number of runners-up per confidence: counts[i] of them where it lies in (thresholds[i - 1],
-/// thresholds[i]], as specula::CapeExtras. The defaults are the paper's.
-struct CapeExtras {
-  float thresholds[3] = {0.3f, 0.6f, 0.8f};
-  std::int32_t counts[4] = {7, 5, 3, 1};
-
-  SPECULA_HD int operator()(float confidence) const {
-    int bin = 0;
-    while (bin < 3 && confidence > thresholds[bin]) ++bin;
-    // Chosen, not indexed: an index that is not known beforehand would put the array in memory.
-    return bin == 0 ? counts[0] : bin == 1 ? counts[1] : bin == 2 ? counts[2] : counts[3];
-  }
-  SPECULA_HD int most() const {
-    return detail::larger(detail::larger(counts[0], counts[1]), detail::larger(counts[2], counts[3]));
-  }
-};
-
-/// Capacities of the proposals, known to the host.
-struct CapeCapacity {
-  int sequences = 1;       // B
-  int length = 4;          // L: tokens of the spine
-  int budget = 32;         // draft tokens of a proposal
-  int vocab = 0;           // V
-  CapeExtras extras = {};  // at most 31
-};
 
 /// Launch configuration of growth, and the sizes of its outputs.
 struct CapeSizes {
@@ -53,12 +28,6 @@ struct CapeSizes {
 /// The same, made for rows of Element. See make_cape_plan().
 template <class Element>
 struct CapePlan : CapeSizes {};
-
-/// Tokens of the spines, arrays on the device; the inputs of one call of the draft are contiguous.
-struct CapeSpine {
-  Token* token;            // (L, B) -1 after a bad row
-  std::int32_t* position;  // (L, B) in the text
-};
 
 namespace detail {
 

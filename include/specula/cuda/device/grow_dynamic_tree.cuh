@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "specula/cuda/args/growth.cuh"
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/grow/grown_trees.cuh"
@@ -13,15 +14,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// Capacities of the proposals, known to the host. The defaults are the published ones.
-struct DynamicTreeCapacity {
-  int sequences = 1;   // B
-  int top_k = 10;      // K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
-  int expansions = 5;  // E: times that the draft is run on such a level
-  int total = 59;      // draft tokens of a proposal
-  int vocab = 0;       // V
-};
 
 /// Launch configuration of growth, and the sizes of its outputs.
 struct DynamicTreeSizes {
@@ -36,17 +28,6 @@ struct DynamicTreeSizes {
 /// The same, made for rows of Element. See make_dynamic_tree_plan().
 template <class Element>
 struct DynamicTreePlan : DynamicTreeSizes {};
-
-/// Nodes that the draft is run on after the root, level by level, arrays on the device; the inputs of one
-/// call of the draft are contiguous. The draft's nodes are numbered: its root is 0, slot i of level l (from
-/// 0) is 1 + l * K + i. Slots without a draft token have token -1 and the root as their parent; the draft's
-/// rows of them are not read.
-struct DraftLevels {
-  Token* token;              // (E, B, K)
-  NodeId* parent;            // (E, B, K) node of the draft
-  std::int32_t* position;    // (E, B, K) in the text
-  std::uint64_t* ancestors;  // (E, B, K, draft_words) bit j: it sees node j of the draft
-};
 
 namespace detail {
 

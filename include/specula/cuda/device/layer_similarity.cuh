@@ -6,6 +6,7 @@
 
 #include "specula/cuda/args/arguments.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/args/similarity.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/group.cuh"
 #include "specula/cuda/primitives/thread/numbers.cuh"
@@ -13,13 +14,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// The cosines of a sequence's tokens at one block, summed as integers: the sum is the same to the last bit
-/// for any order, launches and chunks of a prompt. Must be zero at first (cudaMemsetAsync).
-struct SimilaritySum {
-  unsigned long long cosines;  // in units of 2^-36, two's complement
-  unsigned long long tokens;   // token count; the upper 32 bits count tokens whose cosine is NaN
-};
 
 /// The sums of which a cosine of x and y is made; a thread's share of a token, or the whole token.
 struct CosineSums {
@@ -167,23 +161,10 @@ SPECULA_HD void record_cosine(SimilaritySum* sum, float cosine) {
   tally.add_to(sum);
 }
 
-/// Capacities of the calls, known to the host.
-struct SimilarityCapacity {
-  int tokens = 0;     // T, of all sequences of a call together, at most
-  int sequences = 1;  // B
-  int layers = 1;     // L
-  int hidden = 0;     // width of the residual stream
-};
+/// Launch configuration of the calls.
 struct SimilarityPlan {
   SimilarityCapacity capacity;
   int blocks = 0, threads = 256;
-};
-
-/// Where the tokens of a call lie.
-struct SimilarityTokens {
-  const std::int32_t* begin;  // (B + 1) on the device: rows of sequence b are begin[b] .. begin[b + 1] - 1
-  std::int64_t before_stride, after_stride;  // elements from one token's row to the next
-  int first_layer = 0, layers = 1;           // those of this call
 };
 
 namespace detail {
@@ -260,9 +241,6 @@ SPECULA_HD void similarity_mean(std::int64_t i, int layers, SimilaritySum* sums,
   if (ended && ended[i / layers] != 0) sums[i] = {0, 0};
 }
 
-inline bool is_similarity(const SimilarityCapacity& capacity) {
-  return capacity.tokens >= 1 && capacity.sequences >= 1 && capacity.layers >= 1 && capacity.hidden >= 1;
-}
 /// Whether `plan` was made, and a call has its arrays, rows that do not overlap, and layers of the plan's.
 template <class Stream>
 bool is_similarity(const SimilarityPlan& plan, const Stream* before, const Stream* after,

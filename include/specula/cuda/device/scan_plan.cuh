@@ -40,8 +40,6 @@ inline bool is_plan(const ScanPlan& plan, bool has_verifier_warp) {
          plan.threads >= (has_verifier_warp ? 64 : 32);
 }
 
-constexpr int kMostRows = 8;  // in one pass
-
 /// Rows that are read ahead cost their bytes where they are not needed, a pass costs its latency: about 5 us,
 /// in which an H100 reads 15 MB (112 KB per multiprocessor). That is the amount to read ahead.
 inline int rows_in_a_pass(const ScanTask& task, int processors) {

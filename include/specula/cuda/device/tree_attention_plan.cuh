@@ -7,26 +7,13 @@
 #include <limits>
 
 #include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/args/attention.cuh"
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/attention/tree_attention_block.cuh"
 #include "specula/cuda/host_device.cuh"
 
 namespace specula {
 namespace cuda {
-
-/// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
-/// serves every round.
-struct TreeAttentionCapacity {
-  int sequences = 1;    // B: exactly, in every call; some may have no nodes
-  int max_nodes = 64;   // of a tree, the root included; further ones are not computed
-  int query_heads = 0;  // Hq, a multiple of kv_heads
-  int kv_heads = 0;     // Hkv
-  int max_tokens = 0;   // committed, per sequence; longer ones are correct too, but not split further
-  int splits = 0;       // at most n per sequence; 0: as many as fill the device
-  /// Splits have a fixed length: a sequence's result then has the same bits for every batch and every
-  /// capacity.
-  bool batch_invariant = false;
-};
 
 /// How a batch is computed, whatever its elements are.
 struct TreeAttentionGeometry {

@@ -1,7 +1,7 @@
 // Links and attention masks of trees from the parents of their nodes.
 #pragma once
 
-#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/args/growth.cuh"
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/links.cuh"
 #include "specula/cuda/host_device.cuh"
@@ -10,16 +10,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// Links, depths and masks to compute from the parents, all arrays on the device. Null ones are not written.
-struct TreeLinks {
-  NodeId* first_child = nullptr;       // (N) in the tree's own numbers; -1: none
-  NodeId* next_sibling = nullptr;      // (N) the next node of the same parent; -1: none
-  std::int32_t* depth = nullptr;       // (N) the root's is 0
-  std::uint64_t* ancestors = nullptr;  // (N, mask_words(max_nodes)) bit j: node j is it or an ancestor of it,
-                                       // j in the tree's own numbers, as specula::tree_mask
-  Status* status = nullptr;            // (B) ok or bad_tree
-};
 
 namespace detail {
 
@@ -58,14 +48,6 @@ SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence,
 
 SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
   return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
-}
-
-/// Host-side checks of the arguments.
-inline bool valid_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
-                        const TreeLinks& out) {
-  return sequences >= 0 && max_nodes >= 1 && max_nodes <= 12000 && (begin || sequences == 0) &&
-         !any_misaligned(begin, parent, out.first_child, out.next_sibling, out.depth, out.ancestors,
-                         out.status);
 }
 
 #ifdef __CUDACC__

@@ -4,14 +4,12 @@
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/args/shards.cuh"
 #include "specula/cuda/args/trees.cuh"
-#include "specula/cuda/device/verify_greedy.cuh"
-#include "specula/cuda/device/verify_rejection.cuh"
-#include "specula/cuda/device/verify_sample_and_match.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/exponent.cuh"
 #include "specula/cuda/primitives/warp/tile.cuh"
 #include "specula/cuda/primitives/warp/tile_distribution.cuh"
 #include "specula/cuda/primitives/warp/tile_masses.cuh"
+#include "specula/cuda/verify/rules.cuh"
 #include "specula/cuda/verify/sequence_state.cuh"
 
 namespace specula {
@@ -49,8 +47,7 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   for (int i = 0; i < kPerLane; ++i) w[i] = stats.maximum == -infinity() ? 0.0f : weight(x[i]);
 
   int depth = 0;
-  for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
-    ++depth;  // ends on bad trees, too
+  for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n)) ++depth;  // ends on bad trees, too
   const std::int32_t origin = trees.position[sequence];
   const PhiloxRandom rng{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
   const auto take = [&](int first, float(&to)[4]) {
@@ -268,41 +265,26 @@ cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, i
                         rows, sequences, tiles_of_shard, blocks_a_node, tiles, child_logits);
 }
 
-namespace detail {
-
-template <class Rule>
-cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                   const SamplingParams* params, const GatheredPartials& gathered, const VerifyResults& out,
-                   cudaStream_t stream) {
-  if (!valid_capacity(capacity) || nodes < 1 || !valid_trees(trees) || !valid_results(out) ||
-      any_misaligned(params) || !valid_gathered(gathered, capacity.vocab))
-    return cudaErrorInvalidValue;
-  return launch(decide_kernel<Rule>, capacity.sequences, 1, 32, 0, stream, trees, params, out, gathered,
-                capacity.vocab, nodes, capacity.max_nodes, capacity.max_depth + 1);
-}
-
-}  // namespace detail
-
 /// The verification result from gathered partials, on every GPU alike, whatever the number of shards: as
-/// verify_greedy, verify_sample_and_match and verify_rejection of chosen draft tokens. Rows of `out` have
-/// max_depth + 1 elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take
-/// another exchange, as drawn draft tokens would. `params`, (B), are those that the partials were made with;
-/// null: temperature 1. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
+/// verify() by a plan of the same rule and of chosen draft tokens. Rows of `out` have max_depth + 1 elements.
+/// A cut is refused (Status::truncation_is_not_sharded): its threshold would take another exchange, as drawn
+/// draft tokens would. `params`, (B), are those that the partials were made with; null: temperature 1. Greedy
+/// does not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
 /// and fewer tiles than the vocabulary has; else the launch's error.
-inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                                 const GatheredPartials& gathered, const VerifyResults& out,
-                                 cudaStream_t stream) {
-  return detail::decide<detail::GreedyRule>(capacity, nodes, trees, nullptr, gathered, out, stream);
-}
-inline cudaError_t decide_sample_and_match(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                                           const SamplingParams* params, const GatheredPartials& gathered,
-                                           const VerifyResults& out, cudaStream_t stream) {
-  return detail::decide<detail::SampleAndMatchRule>(capacity, nodes, trees, params, gathered, out, stream);
-}
-inline cudaError_t decide_rejection(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                                    const SamplingParams* params, const GatheredPartials& gathered,
-                                    const VerifyResults& out, cudaStream_t stream) {
-  return detail::decide<detail::RejectionRule>(capacity, nodes, trees, params, gathered, out, stream);
+inline cudaError_t decide(ShardedRule rule, const VerifyCapacity& capacity, int nodes, const Trees& trees,
+                          const SamplingParams* params, const GatheredPartials& gathered,
+                          const VerifyResults& out, cudaStream_t stream) {
+  if (rule == ShardedRule::greedy) params = nullptr;
+  if (!detail::valid_capacity(capacity) || nodes < 1 || !detail::valid_trees(trees) ||
+      !detail::valid_results(out) || detail::any_misaligned(params) ||
+      !detail::valid_gathered(gathered, capacity.vocab))
+    return cudaErrorInvalidValue;
+  const auto kernel = rule == ShardedRule::greedy ? detail::decide_kernel<detail::GreedyRule>
+                      : rule == ShardedRule::sample_and_match
+                          ? detail::decide_kernel<detail::SampleAndMatchRule>
+                          : detail::decide_kernel<detail::RejectionRule>;
+  return detail::launch(kernel, capacity.sequences, 1, 32, 0, stream, trees, params, out, gathered,
+                        capacity.vocab, nodes, capacity.max_nodes, capacity.max_depth + 1);
 }
 
 #endif  // __CUDACC__

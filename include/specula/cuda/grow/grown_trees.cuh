@@ -1,11 +1,10 @@
-// Draft trees grown on the device: inputs, candidate pool, and selection of the likeliest nodes.
+// Draft trees grown on the device: candidate pool, and selection of the likeliest nodes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/args/trees.cuh"
+#include "specula/cuda/args/growth.cuh"
 #include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/links.cuh"
 #include "specula/cuda/host_device.cuh"
@@ -14,36 +13,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// The roots of B proposals, arrays on the device.
-struct Roots {
-  const Token* token;                   // (B)
-  const std::int32_t* position;         // (B) of the root in its text
-  const std::int32_t* limit = nullptr;  // (B) at most n nodes, the root included; null: no limit
-};
-
-/// Logits of the draft after the nodes that it was last run on, in their order.
-template <class Element>
-struct DraftRows {
-  const Element* logits;  // (R, V), rows `stride` elements apart
-  std::int64_t stride;    // V or more; 0: all rows are one
-};
-
-/// The proposals of B sequences, arrays on the device. All have the plan's `width` nodes, so begin[b] is b *
-/// width. The tree comes first, the root as node 0 and parents before their children. Padding of token -1
-/// follows; its parent is the root, and it sees the root and itself. Arrays that may be null are then not
-/// written.
-struct GrownTrees {
-  Token* token;                        // (B, width)
-  NodeId* parent;                      // (B, width) in the tree's own numbers, -1 for a root
-  std::int32_t* begin = nullptr;       // (B + 1)
-  std::int32_t* size = nullptr;        // (B) nodes without padding
-  std::int32_t* position = nullptr;    // (B, width) in the text: the root's and the depth
-  float* confidence = nullptr;         // (B, width) the draft's probability; 1 for a root, 0 for padding
-  std::uint64_t* ancestors = nullptr;  // (B, width, mask_words(width)) as specula::tree_mask
-  NodeId* first_child = nullptr;       // (B, width) -1: none
-  NodeId* next_sibling = nullptr;      // (B, width) -1: none
-};
 
 namespace detail {
 
@@ -82,23 +51,6 @@ struct Pool {
     confidence[at] = static_cast<float>(prob);
   }
 };
-
-// Host-side checks of a caller's arguments. Rows may all be one, with a stride of 0.
-
-template <class Element>
-bool valid_rows(const DraftRows<Element>& rows, int vocab) {
-  return rows.logits && !any_misaligned(rows.logits) && (rows.stride == 0 || rows.stride >= vocab);
-}
-/// Memory of a pool and of what follows it.
-inline bool valid_workspace(const void* workspace, std::size_t size, std::size_t needed) {
-  return workspace && reinterpret_cast<std::uintptr_t>(workspace) % alignof(double) == 0 && size >= needed;
-}
-inline bool valid_trees(const Roots& roots, const GrownTrees& out, const Status* status) {
-  return !any_null({roots.token, roots.position, out.token, out.parent}) &&
-         !any_misaligned(roots.token, roots.position, roots.limit, out.token, out.parent, out.begin, out.size,
-                         out.position, out.confidence, out.ancestors, out.first_child, out.next_sibling,
-                         status);
-}
 
 /// How the proposals of a batch are chosen from a pool.
 struct BuildTreeArgs {

@@ -3,15 +3,13 @@
 
 #include <cstdint>
 
+#include "specula/cuda/args/growth.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/block/shares.cuh"
 #include "specula/cuda/types.cuh"
 
 namespace specula {
 namespace cuda {
-
-/// 64-bit words that a node's mask takes among `nodes` nodes.
-SPECULA_HD constexpr int mask_words(int nodes) { return (nodes + 63) / 64; }
 
 namespace detail {
 

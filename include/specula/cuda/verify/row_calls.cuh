@@ -27,8 +27,7 @@ struct VerifyArgs {
 };
 
 /// In each block the first warp verifies and reads no rows; the others, of the whole cluster, wait until it
-/// calls. Rule::kReadsDistributions: it asks for distributions, not for maxima; Rule::kDraws: a token is
-/// drawn after every row that is read; Rule::kJudges: p and q of draft tokens matter.
+/// calls. For the constants of a rule see RuleNeeds.
 template <class Rule, class Cluster, class Element, class Draft>
 class RowCalls : public SequenceState<Cluster> {
  public:

@@ -14,7 +14,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Verification of one sequence by `Rule`; see RowCalls for the constants of a rule.
+/// Verification of one sequence by `Rule`; see RuleNeeds for the constants of a rule.
 template <class Rule, class Cluster, class Element, class Draft>
 class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
  public:

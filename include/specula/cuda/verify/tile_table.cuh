@@ -16,6 +16,7 @@ namespace detail {
 struct ScanSize {
   int vocab = 0, rows = 1, ring_bytes = 8192;
 };
+constexpr int kMostRows = 8;  // in one pass
 
 struct alignas(8) TileEntry {
   float a, b;

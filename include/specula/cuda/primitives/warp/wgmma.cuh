@@ -3,6 +3,9 @@
 // waited.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/shared_address.cuh"
 #include "specula/cuda/types.cuh"
@@ -53,38 +56,21 @@ namespace detail {
 struct DeviceWarpgroup {
   /// d = A B, or d += A B if `add`: A, 64 x 16, in registers; B, 16 x N, as the descriptor says, MN-major if
   /// kTransposed. `a` and `d` are not touched, and B is not written, before wait_products() and settle().
-  template <int kTransposed>
-  SPECULA_HD static void multiply(BFloat16, float (&d)[8][4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                  int add) {
+  template <int kTransposed, class Element, int kEights>
+  SPECULA_HD static void multiply(Element, float (&d)[kEights][4], const std::uint32_t (&a)[4],
+                                  std::uint64_t b, int add) {
+    constexpr bool kBFloat16 = std::is_same<Element, BFloat16>::value;
+    static_assert(kBFloat16 || std::is_same<Element, Half>::value, "BFloat16 or Half");
+    static_assert(kEights == 8 || kEights == 16, "64 or 128 columns");
 #ifdef SPECULA_HAS_WGMMA
-    SPECULA_PRODUCT_64("bf16.bf16");
-#else
-    static_cast<void>(d), static_cast<void>(a), static_cast<void>(b), static_cast<void>(add);
-#endif
-  }
-  template <int kTransposed>
-  SPECULA_HD static void multiply(Half, float (&d)[8][4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                  int add) {
-#ifdef SPECULA_HAS_WGMMA
-    SPECULA_PRODUCT_64("f16.f16");
-#else
-    static_cast<void>(d), static_cast<void>(a), static_cast<void>(b), static_cast<void>(add);
-#endif
-  }
-  template <int kTransposed>
-  SPECULA_HD static void multiply(BFloat16, float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                  int add) {
-#ifdef SPECULA_HAS_WGMMA
-    SPECULA_PRODUCT_128("bf16.bf16");
-#else
-    static_cast<void>(d), static_cast<void>(a), static_cast<void>(b), static_cast<void>(add);
-#endif
-  }
-  template <int kTransposed>
-  SPECULA_HD static void multiply(Half, float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                  int add) {
-#ifdef SPECULA_HAS_WGMMA
-    SPECULA_PRODUCT_128("f16.f16");
+    if constexpr (kEights == 8 && kBFloat16)
+      SPECULA_PRODUCT_64("bf16.bf16");
+    else if constexpr (kEights == 8)
+      SPECULA_PRODUCT_64("f16.f16");
+    else if constexpr (kBFloat16)
+      SPECULA_PRODUCT_128("bf16.bf16");
+    else
+      SPECULA_PRODUCT_128("f16.f16");
 #else
     static_cast<void>(d), static_cast<void>(a), static_cast<void>(b), static_cast<void>(add);
 #endif

@@ -1,8 +1,7 @@
 // labels: optimised
 // Greedy verification and sample-and-match on the device, against the CPU's rules.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify_matching.cuh>
 
 #include <specula/accept/exact_rules.hpp>
 
@@ -34,4 +33,18 @@ TEST_CASE_TEMPLATE("sample-and-match: results are the CPU's on random ragged tre
       SampleAndMatch{},
       [](const Case& it, DenseUniforms& uniforms) { dense_match(it.dense, it.distributions, uniforms); },
       none, 300);
+}
+
+TEST_CASE("for which batches all nodes are verified at once") {
+  const auto asks = [](int sequences, int nodes, int depth) {
+    device::VerifyCapacity c;
+    c.sequences = sequences, c.max_nodes = nodes, c.max_depth = depth, c.vocab = 128256;
+    return device::detail::asks_all_nodes(c, 2, 132);
+  };
+  CHECK(asks(1, 64, 6));
+  CHECK(asks(4, 64, 6));
+  CHECK_FALSE(asks(16, 64, 6));
+  CHECK_FALSE(asks(64, 64, 6));
+  CHECK(asks(64, 8, 4));
+  CHECK_FALSE(asks(1, 64, 0));
 }

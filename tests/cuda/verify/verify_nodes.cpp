@@ -2,9 +2,8 @@
 // Verification of all nodes of a tree at once: results are those of following the path, and the workspace is
 // ready for the next launch.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_nodes.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/verify/rules.cuh>
+#include <specula/cuda/verify/verify_nodes.cuh>
 
 #include <algorithm>
 
@@ -109,18 +108,4 @@ TEST_CASE("padding and nodes below it have no row in a map") {
   args.target.row_of_node = map;
   Kept kept;
   CHECK(all_nodes<SampleAndMatchRule>(b, args, kept, 1, 64, 1)[0].tokens == std::vector<Token>{2, 2});
-}
-
-TEST_CASE("for which batches all nodes are verified at once") {
-  const auto asks = [](int sequences, int nodes, int depth) {
-    device::VerifyCapacity c;
-    c.sequences = sequences, c.max_nodes = nodes, c.max_depth = depth, c.vocab = 128256;
-    return asks_all_nodes(c, 2, 132);
-  };
-  CHECK(asks(1, 64, 6));
-  CHECK(asks(4, 64, 6));
-  CHECK_FALSE(asks(16, 64, 6));
-  CHECK_FALSE(asks(64, 64, 6));
-  CHECK(asks(64, 8, 4));
-  CHECK_FALSE(asks(1, 64, 0));
 }

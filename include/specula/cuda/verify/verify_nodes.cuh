@@ -1,9 +1,18 @@
-// Node-parallel verification for greedy and sample-and-match, for small batches of trees: the target's choice
+// Node-parallel verification by rules that match the target's choices, for small batches of trees: the choice
 // after every node is computed at once, and the last cluster to finish follows the tree.
 #pragma once
 
-#include "specula/cuda/device/verify.cuh"
+#include <cstddef>
+#include <cstdint>
+
+#include "specula/cuda/args/trees.cuh"
+#include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/block/last_block.cuh"
+#include "specula/cuda/primitives/thread/exponent.cuh"
+#include "specula/cuda/types.cuh"
+#include "specula/cuda/verify/row_calls.cuh"
+#include "specula/cuda/verify/row_scan.cuh"
+#include "specula/cuda/verify/sequence_state.cuh"
 
 namespace specula {
 namespace cuda {
@@ -138,94 +147,6 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   verifier.begin(tokens, parents, choices);
   (Rule::verify)(verifier);
 }
-
-#ifdef __CUDACC__
-
-template <class Rule, class Element>
-__global__ void __launch_bounds__(512, 1)
-    verify_nodes_kernel(const __grid_constant__ NodesArgs<Element> args) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  const DeviceCluster cluster;
-  verify_node<Rule>(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
-}
-
-#endif  // __CUDACC__
-
-/// Whether to compute all nodes at once: rows off the path cost their bytes, a step along the path its
-/// latency, in which a multiprocessor would read some 120 tiles of 1 KB.
-inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, int processors) {
-  const std::int64_t off_the_path = smaller(c.max_nodes, 1 << 20) - (c.max_depth + 1);
-  const std::int64_t bytes = off_the_path * c.sequences * c.vocab * static_cast<std::int64_t>(element_bytes);
-  return c.max_depth > 0 && bytes < std::int64_t{c.max_depth + 1} * 120 * 1024 * processors;
-}
-
-}  // namespace detail
-
-/// The plan of a rule that may compute all nodes at once, for trees that are no chains: it then needs a
-/// workspace.
-template <class Rule, class Element>
-struct MatchingPlan {
-  VerifyPlan<Rule, Element, ChosenDraft> verifier;
-  bool all_nodes = false;
-  detail::ScanPlan nodes;
-};
-
-/// Bytes of a workspace's parts and counters; 0 where none is needed.
-template <class Rule, class Element>
-std::size_t part_bytes(const MatchingPlan<Rule, Element>& plan) {
-  return plan.all_nodes ? sizeof(detail::NodeChoice) * static_cast<std::size_t>(plan.verifier.sequences) *
-                              static_cast<std::size_t>(plan.verifier.max_nodes)
-                        : 0;
-}
-template <class Rule, class Element>
-std::size_t counter_bytes(const MatchingPlan<Rule, Element>& plan) {
-  return plan.all_nodes ? sizeof(std::uint32_t) * static_cast<std::size_t>(plan.verifier.sequences) : 0;
-}
-
-namespace detail {
-
-#ifdef __CUDACC__
-
-template <class Rule, class Element>
-cudaError_t make_matching_plan(MatchingPlan<Rule, Element>* plan, const VerifyCapacity& capacity,
-                               int device) {
-  MatchingPlan<Rule, Element> out;
-  cudaError_t error = make_verify_plan(&out.verifier, capacity, device);
-  DeviceLimits limits;
-  if (error == cudaSuccess) error = device_limits(device, &limits);
-  if (error != cudaSuccess) return error;
-  out.all_nodes = asks_all_nodes(capacity, sizeof(Element), limits.processors);
-  if (out.all_nodes)
-    error = make_scan_plan(
-        verify_nodes_kernel<Rule, Element>,
-        ScanTask{capacity.sequences * capacity.max_nodes, capacity.vocab, sizeof(Element), 1, 1}, device,
-        [&](const ScanSize& size, int warps) {
-          return nodes_bytes<DeviceCluster>(size, capacity.max_nodes, warps);
-        },
-        &out.nodes);
-  if (error == cudaSuccess) *plan = out;
-  return error;
-}
-
-template <class Rule, class Element>
-cudaError_t verify_matching(const MatchingPlan<Rule, Element>& plan, const Trees& trees,
-                            const TargetRows<Element>& target, const VerifyResults& out,
-                            const Workspace& workspace, cudaStream_t stream) {
-  if (!plan.all_nodes || !trees.parent)
-    return (verify)(plan.verifier, trees, target, ChosenDraft{}, out, stream);
-  if (plan.verifier.sequences < 1 || !is_plan(plan.nodes, false) || !valid_trees(trees) ||
-      !valid_rows(target) || !valid_results(out) ||
-      !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
-    return cudaErrorInvalidValue;
-  const NodesArgs<Element> args{
-      {trees, target, {}, out, plan.verifier.max_nodes, plan.verifier.width, plan.nodes.size},
-      static_cast<NodeChoice*>(workspace.parts),
-      reinterpret_cast<std::int32_t*>(workspace.counters)};
-  return launch(verify_nodes_kernel<Rule, Element>, plan.verifier.sequences * plan.verifier.max_nodes,
-                plan.nodes.cluster, plan.nodes.threads, plan.nodes.shared_bytes, stream, args);
-}
-
-#endif  // __CUDACC__
 
 }  // namespace detail
 }  // namespace cuda
