@@ -11,8 +11,11 @@ head && /^\/\// { sub(/^\/\//, "///") }
 /^namespace .*detail.* \{$/ { hidden = 1; $0 = $0 "  /** @cond */" }
 /^\}  \/\/ namespace .*detail/ { hidden = 0; sub(/^\}/, "/** @endcond */ }") }
 
-/^template </ { template = $0 }
-!hidden && /^concept / { concept = $2; documents = documents "/// @concept specula::" concept "\n/// @code{.cpp}\n/// " template "\n" }
+/^template </ { template = $0; documented = above ~ /^\/\/\// }
+!hidden && !documented && /^concept / {  # of which Doxygen does not complain
+  print FILENAME ":" FNR ": error: Concept " $2 " is not documented." >"/dev/stderr"
+}
+!hidden && documented && /^concept / { concept = $2; documents = documents "/// @concept specula::" concept "\n/// @code{.cpp}\n/// " template "\n" }
 concept { documents = documents "/// " $0 "\n" }
 concept {
   text = $0
@@ -25,5 +28,5 @@ concept {
 { block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }
 
 { while (match($0, /\((check|require|verify)\)\(/)) $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + 1, RLENGTH - 3) substr($0, RSTART + RLENGTH - 1) }
-{ print }
+{ above = $0; print }
 END { printf "%s", documents }
