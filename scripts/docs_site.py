@@ -429,8 +429,6 @@ for path in markdown_pages():
     pages[path] = Page(path)
 for page in pages.values():
     check(page)
-if "--links" in sys.argv:
-    ask_outside()
 reference, reference_files = reference_names()
 copied, listed = set(), set()
 if not problems:
@@ -443,6 +441,8 @@ if not problems:
     write("style.css", style())
     count, links = check_site()
     print(f"{len(pages)} pages, {count} files of HTML, {links} links within, {len(outside)} to others{'' if '--links' in sys.argv else ' (not asked for)'}")
+if "--links" in sys.argv:
+    ask_outside()
 for problem in problems:
     print(f"error: {problem}")
 sys.exit(1 if problems else 0)

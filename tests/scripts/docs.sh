@@ -86,7 +86,7 @@ breaks() {
   cp "$tree/$1" "$scratch/kept"
   sed -i "$2" "$tree/$1"
   cmp -s "$tree/$1" "$scratch/kept" && { echo "FAILED: $2 changes nothing"; failed=1; }
-  expect 1 "$3" "${docs[@]}"
+  expect 1 "$3" "${docs[@]}" --links
   cp "$scratch/kept" "$tree/$1"
 }
 breaks include/specula/run/thing.hpp 's|  ///< in bytes||' 'include/specula/run/thing.hpp:13: error: Member size .* is not documented'
@@ -99,4 +99,20 @@ breaks README.md 's|pictures/beam|pictures/bean|' 'README.md:3: there is no docs
 breaks docs/page.md 's|(pictures/beam|(pictures/bean|' 'docs/page.md:3: there is no pictures/bean.svg'
 breaks docs/page.md 's|(#page)|(#pages)|' 'docs/page.md has no heading #pages'
 expect 0 '^2 pages' "${docs[@]}"
+
+# ---- links to other hosts
+python3 - "$tree/docs" "$scratch/port" 2>/dev/null <<'END' &
+import functools, http.server, pathlib, sys
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1]))
+pathlib.Path(sys.argv[2] + ".part").write_text(str(server.server_address[1]))
+pathlib.Path(sys.argv[2] + ".part").rename(sys.argv[2])
+server.serve_forever()
+END
+server=$!
+trap 'kill "$server"; rm -rf "$scratch"' EXIT
+for _ in $(seq 100); do [ ! -e "$scratch/port" ] || break; sleep 0.1; done
+host=http://127.0.0.1:$(cat "$scratch/port")
+echo "[There]($host/data.json)" >>"$tree/docs/page.md"
+expect 0 ', 1 to others' "${docs[@]}" --links
+breaks docs/page.md 's|data.json|date.json|' "docs/page.md:12: $host/date.json: .*404"
 exit "$failed"
