@@ -198,10 +198,15 @@ def rewritten(page, address):
     return where + (f"#{anchor}" if anchor else "")
 
 
-def picture(page, address, alt):
+def adapts(page, address):
+    """Whether a picture has colours of its own for a dark page."""
     target, _ = page.resolve(address) or (None, None)
-    adapts = target and target.suffix == ".svg" and "prefers-color-scheme" in (root / target).read_text()
-    return f'<img src="{html.escape(rewritten(page, address))}" alt="{html.escape(alt)}"{" class=adapts" if adapts else ""}>'
+    return target and target.suffix == ".svg" and "prefers-color-scheme" in (root / target).read_text()
+
+
+def picture(page, address, alt):
+    kind = " class=adapts" if adapts(page, address) else ""
+    return f'<img src="{html.escape(rewritten(page, address))}" alt="{html.escape(alt)}"{kind}>'
 
 
 def rendered(page):
@@ -213,7 +218,9 @@ def rendered(page):
         text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
 
         def link(match):
-            return match[0].replace(f'"{match[1]}"', f'"{html.escape(rewritten(page, html.unescape(match[1])))}"')
+            address = html.unescape(match[1])
+            tag = match[0].replace(f'"{match[1]}"', f'"{html.escape(rewritten(page, address))}"')
+            return tag.replace("<img", "<img class=adapts", 1) if tag.startswith("<img") and adapts(page, address) else tag
 
         return HTML_LINK.sub(link, text)
 
@@ -262,8 +269,9 @@ def rendered(page):
         elif token.type in ("paragraph_open", "paragraph_close") and token.hidden:
             out.append("" if token.nesting > 0 else "\n")
         elif token.type in ("td_open", "th_open"):
-            length = len(text_of(page.tokens[i + 1]))
-            kind = " class=short" if length <= 30 else " class=long" if length > 90 else ""
+            text = text_of(page.tokens[i + 1])
+            short = len(text) <= (30 if re.search(r"\d", text) else 12)
+            kind = " class=short" if short else " class=long" if len(text) > 90 else ""
             style = f' style="{token.attrs["style"]}"' if "style" in token.attrs else ""
             out.append(f"<{token.tag}{kind}{style}>")
         elif token.type == "hr":

@@ -33,7 +33,7 @@
 
 namespace specula::simd {
 
-inline constexpr int kLanes = 16;  ///< of a block
+inline constexpr int kLanes = 16;  // of a block
 
 template <std::size_t bytes>
 struct Register {
