@@ -1,11 +1,11 @@
 // labels: optimised
 // Edge cases of the verification kernels' arithmetic: extreme uniform draws and masses, unusual truncation,
 // almost empty residuals.
-#include "device_agreement.hpp"
 #include <doctest/doctest.h>
 #include <specula/accept/exact_rules.hpp>
 #include <specula/cuda/device/sample.cuh>
 #include <specula/cuda/verify/rules.cuh>
+#include "device_agreement.hpp"
 using namespace specula;
 using namespace specula_test;
 using namespace specula::cuda::detail;
