@@ -27,6 +27,6 @@ concept {
 /^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }
 { block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }
 
-{ while (match($0, /\((check|require|verify)\)\(/)) $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + 1, RLENGTH - 3) substr($0, RSTART + RLENGTH - 1) }
+{ while (match($0, /\((check|require|verify)\)\(/)) $0 = substr($0, 1, RSTART - 1) " " substr($0, RSTART + 1, RLENGTH - 3) substr($0, RSTART + RLENGTH - 1) }
 { above = $0; print }
 END { printf "%s", documents }

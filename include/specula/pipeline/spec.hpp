@@ -63,7 +63,7 @@ class PipelineSpec {
   /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
-  /// Throws PipelineError naming the pipeline.
+  /// Throws PipelineError with the pipeline's text and `what`.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:

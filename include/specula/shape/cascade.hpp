@@ -88,7 +88,7 @@ struct Cascade {
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
   static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
-  /// Upper triangular: row r limits proposals of drafter r and those below it.
+  /// In draft tokens; upper triangular. See above.
   std::array<std::array<std::int32_t, drafters>, drafters> limits{};
   double lenience = 1;              ///< of the reviews, in [1, 1e30]
   detail::ReviewScratch work = {};  ///< workspace

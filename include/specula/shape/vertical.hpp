@@ -46,7 +46,7 @@ struct Vertical {
     detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMostLenience);
     detail::expect_nodes("Vertical", *this);
   }
-  /// Nodes of its largest proposal, root included.
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
   /// Grows `tree` from its root; see ProposalShape.
