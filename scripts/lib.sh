@@ -6,6 +6,9 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # The packages that most programs of this repository need.
 build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev nlohmann-json3-dev libcli11-dev)
 
+# What scripts/docs needs.
+docs_packages=(doxygen doxygen-awesome-css python3-markdown-it python3-pygments)
+
 say() { printf '\n== %s\n' "$*"; }
 
 die() {

@@ -105,7 +105,7 @@ inline void check_path(const TokenTree& tree, const VerifyResult& result) {
 /// token `next`.
 ///
 /// `text_of(Token)` returns the token's bytes as a std::string, which need not be whole characters; a token
-/// without bytes is shown as #number. `result` may be null. Throws std::invalid_argument if the accepted
+/// without bytes is shown as `#number`. `result` may be null. Throws std::invalid_argument if the accepted
 /// path is not a path of this tree. Cost: linear in the text; allocates.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf text_of) {
@@ -146,6 +146,7 @@ std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf tex
   return out.append("}\n");
 }
 
+/// The same with a result.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, const VerifyResult& result, TextOf text_of) {
   return to_dot(tree, &result, std::move(text_of));

@@ -52,16 +52,19 @@ class Processed {
   }
   Processed(M&&, F, std::int32_t = 64) = delete;
 
-  std::int32_t vocab_size() const { return model_->vocab_size(); }
-  std::int32_t size() const { return model_->size(); }
-  std::int32_t capacity() const { return model_->capacity(); }
+  std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t size() const { return model_->size(); }              ///< committed tokens
+  std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
+  /// Calls that changed the model; see CountsChanges.
   std::uint64_t change_count() const requires requires(const M& m) { m.change_count(); }
   { return model_->change_count(); }
+  /// Layers of one full pass; see CountsLayers.
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
   /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
   auto key_values() requires ExposesKeyValues<M>
   { return model_->key_values(); }
+  /// See ExposesFeatures.
   auto features() requires ExposesFeatures<M>
   { return model_->features(); }
 
@@ -107,6 +110,7 @@ class Processed {
     for (const NodeId node : path) text_.push_back(nodes_[static_cast<std::size_t>(node)].token);
     nodes_.clear();
   }
+  /// KV cache rollback: keeps the first `n` committed tokens. Throws what the model throws.
   void truncate(std::int32_t n) {
     model_->truncate(n);
     nodes_.clear();

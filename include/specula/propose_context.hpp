@@ -46,31 +46,36 @@ class CostModel {
   virtual void saw_drafted(double confidence) = 0;
 
  protected:
+  /// @cond
   CostModel() = default;
   CostModel(const CostModel&) = default;
   CostModel& operator=(const CostModel&) = default;
+  /// @endcond
 };
 
 /// The round as a shape sees it. Rows of the draft become distributions by `params`, the target's own.
 struct ProposeContext {
-  Tokens committed;                 // all emitted tokens but the root
-  SamplingParams params;            // the verifier's
-  std::int32_t max_nodes;           // nodes that fit, root included
-  CostModel* cost_model = nullptr;  // null: every draft token pays
+  Tokens committed;                 ///< all emitted tokens but the root
+  SamplingParams params;            ///< the verifier's
+  std::int32_t max_nodes;           ///< nodes that fit, root included
+  CostModel* cost_model = nullptr;  ///< null: every draft token pays
 
   /// The queries of CostModel for the proposal in `tree`. Without a cost model, the draft's confidence is
   /// the acceptance probability.
   double accept_probability(double confidence) const {
     return cost_model ? cost_model->accept_probability(confidence) : confidence;
   }
+  /// See CostModel.
   double min_probability() const { return cost_model ? cost_model->min_probability(max_nodes) : 0.0; }
   /// Must be called before the token is drawn.
   bool should_draft(double reach, const TokenTree& tree) const {
     return !cost_model || cost_model->should_draft(reach, tree.size(), tree.size() + tree.room());
   }
+  /// See CostModel; must be called before the token is drawn.
   bool should_draft_to_choose(double reach, const TokenTree& tree) const {
     return !cost_model || cost_model->should_draft_to_choose(reach, tree.size(), tree.size() + tree.room());
   }
+  /// See CostModel; must be called before the tokens are drawn.
   bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
     return !cost_model || cost_model->should_draft_level(reach, width, nodes, more);
   }
@@ -80,6 +85,7 @@ struct ProposeContext {
     return !cost_model || cost_model->should_keep(reach * cost_model->accept_probability(confidence),
                                                   tree.size(), tree.size() + tree.room());
   }
+  /// See CostModel.
   void saw_drafted(double confidence) const {
     if (cost_model) cost_model->saw_drafted(confidence);
   }

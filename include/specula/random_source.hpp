@@ -97,6 +97,7 @@ concept NoiseSource = RandomSource<C> &&
 /// draws, of the batch and of the machine. Copies are cheap and give the same draws.
 class PhiloxRandom {
  public:
+  /// `seed`: of all texts of a run. `sequence`: one per text, so that texts draw independently.
   explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
 
   /// True with the given probability: always at 1 and above, never at 0 and for NaN.

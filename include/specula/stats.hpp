@@ -13,11 +13,12 @@ namespace specula {
 
 /// Calls of a model and the time spent in them.
 struct Usage {
-  std::int64_t calls = 0;  // forward passes that returned rows
-  std::int64_t nodes = 0;  // nodes in those passes
-  double seconds = 0;      // wall time inside the model, catch-up and commits included
-  double layers = 0;       // computed for those nodes, summed; 0: not counted
+  std::int64_t calls = 0;  ///< forward passes that returned rows
+  std::int64_t nodes = 0;  ///< nodes in those passes
+  double seconds = 0;      ///< wall time inside the model, catch-up and commits included
+  double layers = 0;       ///< computed for those nodes, summed; 0: not counted
 
+  /// Adds another model's or period's usage.
   Usage& operator+=(const Usage& other) {
     calls += other.calls;
     nodes += other.nodes;
@@ -25,6 +26,7 @@ struct Usage {
     layers += other.layers;
     return *this;
   }
+  /// Subtracts an earlier copy.
   Usage& operator-=(const Usage& other) {
     calls -= other.calls;
     nodes -= other.nodes;
@@ -32,17 +34,17 @@ struct Usage {
     layers -= other.layers;
     return *this;
   }
-  friend Usage operator-(Usage a, const Usage& b) { return a -= b; }
+  friend Usage operator-(Usage a, const Usage& b) { return a -= b; }  ///< the usage since `b`
 };
 
 /// Counts of one reviewer in a cascade, for its acceptance rates.
 struct Reviews {
-  static constexpr std::size_t kDepths = 32;
+  static constexpr std::size_t kDepths = 32;  ///< depths that are told apart
 
-  std::int64_t calls = 0;
-  // draft tokens reviewed after d accepted ones; the last entry: after at least kDepths - 1
+  std::int64_t calls = 0;  ///< passes that reviewed
+  /// Draft tokens reviewed after d accepted ones; the last entry: after at least kDepths - 1.
   std::array<std::int64_t, kDepths> offered{};
-  std::array<std::int64_t, kDepths> accepted{};  // the accepted ones of them
+  std::array<std::int64_t, kDepths> accepted{};  ///< the accepted ones of them
 
   /// Counts a draft token reviewed after `depth` accepted ones.
   void saw(std::int32_t depth, bool was_accepted) {
@@ -54,22 +56,24 @@ struct Reviews {
 
 /// Usage of the models in one round, for a shape's learn().
 struct Timing {
-  Usage target, draft;
+  Usage target,  ///< of the target
+      draft;     ///< of all drafters
 };
 
 /// Statistics summed over rounds. The sum of two pools them; the difference from an earlier copy has the
 /// figures since then.
 struct Stats {
-  std::int64_t rounds = 0;
-  std::int64_t new_tokens = 0;         // emitted: accepted draft tokens and next tokens, without those that
-                                       // count_emitted() removed
-  std::int64_t proposed = 0;           // draft tokens
-  std::vector<std::int64_t> offered;   // (depth d) rounds whose path could reach depth d + 1
-  std::vector<std::int64_t> accepted;  // (depth d) rounds whose path reached it
-  Usage target, draft;                 // in rounds, without prefill
-  std::vector<Usage> drafters;         // (members) `draft` per drafter of a stack
-  double prefill_seconds = 0;          // start(): target and drafters
-  double round_seconds = 0;            // step(): everything
+  std::int64_t rounds = 0;             ///< calls of step()
+  std::int64_t new_tokens = 0;         ///< emitted: accepted draft tokens and next tokens, without those that
+                                       ///< count_emitted() removed
+  std::int64_t proposed = 0;           ///< draft tokens
+  std::vector<std::int64_t> offered;   ///< (depth d) rounds whose path could reach depth d + 1
+  std::vector<std::int64_t> accepted;  ///< (depth d) rounds whose path reached it
+  Usage target,                        ///< in rounds, without prefill
+      draft;                           ///< of all drafters, likewise
+  std::vector<Usage> drafters;         ///< (members) `draft` per drafter of a stack
+  double prefill_seconds = 0;          ///< start(): target and drafters
+  double round_seconds = 0;            ///< step(): everything
 
   /// MAT, tau, mean acceptance length: emitted tokens per round, next token included, pooled over all rounds.
   double mean_acceptance_length() const {
@@ -88,13 +92,16 @@ struct Stats {
   double overhead_share() const {
     return round_seconds > 0 ? (round_seconds - target.seconds - draft.seconds) / round_seconds : 0.0;
   }
+  /// Emitted tokens per second of step(), without prefill.
   double tokens_per_second() const {
     return round_seconds > 0 ? static_cast<double>(new_tokens) / round_seconds : 0.0;
   }
 
+  /// Pools the rounds of both.
   Stats& operator+=(const Stats& other) {
     return combine(other, [](auto& sum, const auto& value) { sum += value; });
   }
+  /// Subtracts an earlier copy.
   Stats& operator-=(const Stats& other) {
     return combine(other, [](auto& sum, const auto& value) { sum -= value; });
   }
@@ -102,6 +109,7 @@ struct Stats {
   void clear() {
     combine(*this, [](auto& sum, const auto&) { sum = {}; });
   }
+  /// The rounds since `before`.
   friend Stats operator-(Stats after, const Stats& before) { return after -= before; }
 
  private:

@@ -117,8 +117,9 @@ class SequenceVerifier : public SequenceState {
 /// identical to greedy decoding, whatever the sampling parameters and however the proposal was drawn. Cost:
 /// one row read per node of the accepted path. Uniform draws: none. Leviathan et al. 2023, temperature 0.
 struct Greedy {
-  static constexpr bool lossless_for(ProposalKind) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
@@ -132,8 +133,9 @@ struct Greedy {
 /// deterministic ones no rule accepts more. The same seed gives the same text as plain sampling. Cost: one
 /// row read per node of the accepted path. Uniform draws: one `sample` per token.
 struct SampleAndMatch {
-  static constexpr bool lossless_for(ProposalKind) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
@@ -151,8 +153,10 @@ struct SampleAndMatch {
 /// rejection reads the target's and the draft's row again. Uniform draws: one `accept` per node tried, then
 /// one `residual` or, where nothing was rejected, `sample`.
 struct Rejection {
+  /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Rejection", tree);
@@ -177,8 +181,10 @@ struct Rejection {
 /// weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
 /// verification), on one path Sun et al. 2024 (block verification).
 struct Traversal {
+  /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Traversal", tree);
@@ -195,8 +201,10 @@ struct Traversal {
 /// rejection. Cost and uniform draws: as Traversal. Throws std::invalid_argument if the proposal is no chain
 /// or shares the target's noise.
 struct Block {
+  /// Lossless for sampled chains.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Block", tree);
@@ -215,8 +223,10 @@ struct Block {
 /// be chosen by the *drawn* tokens: choosing between two exact rules by the tokens is not exact
 /// (tests/exact/known_failures.cpp). Proposals with shared noise require GumbelCoupling instead of this rule.
 struct Sampling {
+  /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Sampling", tree);

@@ -26,8 +26,9 @@ namespace specula {
 /// Cost: one row read and one draw_by_noise per node of the accepted path. Uniform draws: `noise`, one word
 /// per token.
 struct GumbelCoupling {
-  static constexpr bool lossless_for(ProposalKind) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     static_assert(detail::explain_random_source<Rng, true>());

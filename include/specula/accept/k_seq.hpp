@@ -25,8 +25,10 @@ namespace specula {
 /// Rejection. Throws std::invalid_argument on siblings that are neither independent nor point masses.
 /// Source: Sun et al. 2023 (SpecTr, algorithm 2).
 struct KSeq {
+  /// Lossless for siblings drawn independently.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);

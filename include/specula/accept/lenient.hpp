@@ -21,9 +21,10 @@ class Lenient {
   explicit Lenient(double lenience) : lenience_(lenience) {
     detail::expect_in("Lenient: lenience", lenience, 1.0, detail::kMostLenience);
   }
-  double lenience() const { return lenience_; }
-  static constexpr bool lossless_for(ProposalKind) { return false; }
+  double lenience() const { return lenience_; }                       ///< factor on p
+  static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Lenient", tree);

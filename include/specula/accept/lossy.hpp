@@ -13,9 +13,11 @@ namespace specula {
 /// A rule that the caller allows to be lossy: the text need not have the target's distribution.
 template <class Rule>
 struct AcceptLossy : Rule {
+  /// So that every pair compiles, without the guarantee.
   static constexpr bool lossless_for(ProposalKind) { return true; }
-  static constexpr bool lossy = true;
+  static constexpr bool lossy = true;  ///< tells it from a lossless rule
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (Rule::verify)(tree, target.for_lossy(), rng, out);

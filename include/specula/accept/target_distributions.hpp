@@ -305,7 +305,7 @@ class TargetDistributions {
     return std::span(work_->node_states_).first(static_cast<std::size_t>(tree.size()));
   }
 
-  const SamplingParams& params() const { return params_; }
+  const SamplingParams& params() const { return params_; }  ///< of the text
 
  private:
   template <class F>

@@ -57,10 +57,11 @@ class Typical {
       throw std::invalid_argument("Typical: delta is " + detail::number(delta) +
                                   ", must be finite and at least 0");
   }
-  double epsilon() const { return epsilon_; }
-  double delta() const { return delta_; }
-  static constexpr bool lossless_for(ProposalKind) { return false; }
+  double epsilon() const { return epsilon_; }  ///< upper bound of the threshold, a probability
+  double delta() const { return delta_; }      ///< factor on exp(-entropy) in the threshold
+  static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);

@@ -15,14 +15,18 @@ namespace specula {
 /// once for all of them. One virtual call per pass.
 class AnyDrafter {
  public:
+  /// Takes the drafter.
   template <LogitsDrafter D>
   explicit AnyDrafter(D drafter) : drafter_(std::make_unique<Of<D>>(std::move(drafter))) {}
 
-  std::int32_t vocab_size() const { return drafter_->vocab_size(); }
-  std::int32_t capacity() const { return drafter_->capacity(); }
-  Usage usage() const { return drafter_->usage(); }
+  std::int32_t vocab_size() const { return drafter_->vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return drafter_->capacity(); }      ///< tokens and nodes that it can hold
+  Usage usage() const { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
+  /// Begins a text that shares `n` tokens with the last one.
   void truncate(std::int32_t n) { drafter_->truncate(n); }
+  /// Brings it to the text `context` followed by `draft_tokens`; see Drafter.
   void sync(Tokens context, Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
+  /// Adds nodes; predicts the token after each. See Drafter.
   LogitsView extend(Tokens tokens, Nodes parents) { return drafter_->extend(tokens, parents); }
 
  private:

@@ -26,7 +26,8 @@ namespace specula {
 
 /// Layers, counted from 1, whose attention and whose MLP a draft skips.
 struct BlockLists {
-  std::vector<std::int32_t> attention, mlp;
+  std::vector<std::int32_t> attention,  ///< in any order
+      mlp;                              ///< in any order
 };
 
 /// A LanguageModel behind virtual calls: code over it is compiled once for all models, at the cost of one
@@ -34,16 +35,19 @@ struct BlockLists {
 /// available through drafters, which are created where the model's type is known.
 class AnyModel {
  public:
+  /// References `model`.
   template <LanguageModel M>
     requires(!std::same_as<M, AnyModel>)
   explicit AnyModel(M& model) : model_(std::make_unique<Of<M>>(model)) {}
 
-  std::int32_t vocab_size() const { return model_->vocab_size(); }
-  std::int32_t size() const { return model_->size(); }
-  std::int32_t capacity() const { return model_->capacity(); }
-  void append(Tokens tokens) { changed().append(tokens); }
+  std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t size() const { return model_->size(); }              ///< committed tokens
+  std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
+  void append(Tokens tokens) { changed().append(tokens); }          ///< Commits tokens (prefill).
+  /// One pass over new nodes; a row of logits for each.
   LogitsView extend(Tokens tokens, Nodes parents) { return changed().extend(tokens, parents); }
-  void commit(Nodes path) { changed().commit(path); }
+  void commit(Nodes path) { changed().commit(path); }  ///< Commits a path of nodes and drops all others.
+  /// KV cache rollback: keeps the first `n` committed tokens.
   void truncate(std::int32_t n) { changed().truncate(n); }
   /// Number of calls that changed the model; if the model has no change_count(), of those through this
   /// object.
@@ -217,13 +221,14 @@ static_assert(LanguageModel<AnyModel>);
 /// A model of a known type with its AnyModel.
 template <LanguageModel M>
 struct HeldModel {
+  /// Constructs the model from `arguments`.
   template <class... Arguments>
   explicit HeldModel(Arguments&&... arguments) : model(std::forward<Arguments>(arguments)...) {}
   HeldModel(const HeldModel&) = delete;  // `any` refers to `model`
   HeldModel& operator=(const HeldModel&) = delete;
 
-  M model;
-  AnyModel any{model};
+  M model;              ///< the model itself
+  AnyModel any{model};  ///< a reference to it
 };
 
 }  // namespace specula

@@ -16,12 +16,14 @@ namespace specula {
 /// of the rule, and one switch per round.
 class AnyRule {
  public:
+  /// The rules, by the names of make_pipeline(): Sampling, Rejection, Block, Traversal, SampleAndMatch, KSeq,
+  /// GumbelCoupling, Lenient, Typical.
   enum class Rule { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
 
   /// `lenience` is used by Rule::lenient only. Throws std::invalid_argument unless it is in [1, 1e30].
   explicit AnyRule(Rule rule, double lenience = 1) : rule_(rule), lenient_(lenience) {}
 
-  static constexpr bool lossless_for(ProposalKind) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }  ///< see is_lossless()
 
  private:
   template <class F>

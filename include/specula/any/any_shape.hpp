@@ -22,24 +22,27 @@ namespace specula {
 template <Drafter D, ProposalKind of>
 class AnyShape {
  public:
-  static constexpr ProposalKind kind = of;
+  static constexpr ProposalKind kind = of;  ///< how its draft tokens are drawn
 
+  /// Takes the shape.
   template <class S>
     requires(!std::same_as<S, AnyShape> && ProposalShape<S, D> && S::kind == of)
   explicit AnyShape(S shape) : shape_(std::make_unique<Of<S>>(std::move(shape))) {}
 
-  std::int32_t max_nodes() const { return shape_->max_nodes(); }
+  std::int32_t max_nodes() const { return shape_->max_nodes(); }  ///< of its largest proposal, root included
   /// As the shape declares, else 2.
   std::int32_t least_nodes() const { return shape_->least_nodes(); }
   /// Nodes that the drafter runs: at least max_nodes().
   std::int32_t draft_nodes() const { return shape_->draft_nodes(); }
   /// Throws what the shape's validate() throws.
   void validate() const { shape_->validate(); }
-  void reserve() { shape_->reserve(); }
-  void reset() { shape_->reset(); }
+  void reserve() { shape_->reserve(); }  ///< Sizes the shape's workspace.
+  void reset() { shape_->reset(); }      ///< Begins a text.
+  /// Grows `tree` by draft tokens of `drafter`; see ProposalShape.
   void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree, PhiloxRandom& rng) {
     shape_->propose(drafter, context, tree, rng);
   }
+  /// Reports a round to the shape: the proposal, its result and the times.
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     shape_->learn(tree, result, timing);
   }

@@ -25,12 +25,13 @@ enum class RandomStream : std::uint32_t {
 /// Names one uniform draw. `origin` increases in every round: without it, a uniform draw of the draft would
 /// recur in the next round's verification of the same position and bias the distribution.
 struct RandomKey {
-  std::int32_t position = 0;  // of the token in question, in the whole text
-  std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
-  RandomStream stream = RandomStream::sample;
-  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
+  std::int32_t position = 0;  ///< of the token in question, in the whole text
+  std::int32_t origin = 0;    ///< the root's position; 0 for RandomStream::sample and RandomStream::noise
+  RandomStream stream = RandomStream::sample;  ///< the purpose of the draw
+  /// Accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0.
   std::uint32_t index = 0;
 
+  /// Equal in all fields.
   friend SPECULA_HD bool operator==(const RandomKey& a, const RandomKey& b) {
     return a.position == b.position && a.origin == b.origin && a.stream == b.stream && a.index == b.index;
   }

@@ -1,5 +1,5 @@
-// Stopwatch: adds the wall time of a scope to a sum. Reads the POSIX monotonic clock, because <chrono> would
-// be a third of the facade's parsed lines.
+// Stopwatch: adds the wall time of a scope to a sum. Reads the POSIX monotonic clock, because the standard
+// chrono header would be a third of the facade's parsed lines.
 #pragma once
 
 #include "specula/base/compiler_options.hpp"

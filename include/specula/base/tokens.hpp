@@ -5,10 +5,10 @@
 
 namespace specula {
 
-using Token = std::int32_t;
-using NodeId = std::int32_t;
+using Token = std::int32_t;   ///< an index into the vocabulary, from 0
+using NodeId = std::int32_t;  ///< an index into a proposal or into a model's nodes, from 0
 
-inline constexpr NodeId kNoParent = -1;
-inline constexpr Token kNoToken = -1;
+inline constexpr NodeId kNoParent = -1;  ///< the parent of a root: the end of the context
+inline constexpr Token kNoToken = -1;    ///< no prediction
 
 }  // namespace specula

@@ -14,7 +14,7 @@ namespace specula {
 /// occur. Counts are weighted: see fade().
 class AcceptanceEstimator {
  public:
-  static constexpr std::size_t kBins = 16;
+  static constexpr std::size_t kBins = 16;  ///< bins of confidence, of equal width in log-odds
 
   /// Counts a drafted token, whether or not it was then proposed.
   void saw_drafted(double confidence) { drafted_[bin(confidence)] += 1; }
@@ -56,9 +56,9 @@ class AcceptanceEstimator {
       if (drafted_[b] > 0) visit(probability_in(b, middle(b)), drafted_[b] / all);
     return true;
   }
-  /// Acceptance probability of the first child of an accepted node, before its confidence is known, and of
-  /// any child.
+  /// Acceptance probability of the first child of an accepted node, before its confidence is known.
   double first_probability() const { return (first_accepted_ + kPrior * 0.5) / (groups_ + kPrior); }
+  /// The same of any child.
   double any_probability() const { return (any_accepted_ + kPrior * 0.5) / (groups_ + kPrior); }
 
  private:

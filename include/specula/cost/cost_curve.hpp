@@ -36,7 +36,7 @@ class CostCurve {
                                     detail::number(given_[i]) + ", must be finite and >= 0");
   }
 
-  bool given() const { return !given_.empty(); }
+  bool given() const { return !given_.empty(); }  ///< Whether the curve was given, not learned.
   /// The largest size known, 0 if none; 2^24 for a given curve.
   std::int32_t known() const { return given() ? 1 << 24 : known_; }
   /// Whether `nodes` was seen often enough to detect an interrupted pass.

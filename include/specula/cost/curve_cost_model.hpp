@@ -22,8 +22,9 @@ class CurveCostModel final : public CostModel {
   CurveCostModel(AcceptanceEstimator& estimator, const CostCurve& target, const CostCurve& draft, double rate)
       : estimator_(&estimator), target_(&target), draft_(&draft), rate_(rate) {}
 
-  /// Cost in tokens of verifying `nodes`, and of one draft pass over `nodes`.
+  /// Cost in tokens of verifying `nodes`.
   double verify_cost(std::int32_t nodes) const { return rate_ * (*target_)(nodes); }
+  /// Cost in tokens of one draft pass over `nodes`.
   double draft_cost(std::int32_t nodes) const { return rate_ * (*draft_)(nodes); }
 
   double accept_probability(double confidence) const override {

@@ -18,9 +18,10 @@ namespace specula {
 class DraftCosts {
  public:
   DraftCosts() = default;
-  explicit DraftCosts(CostCurve calls) : calls_(std::move(calls)) {}
+  explicit DraftCosts(CostCurve calls) : calls_(std::move(calls)) {}  ///< A given curve of the calls.
 
-  const CostCurve& calls() const { return calls_; }
+  const CostCurve& calls() const { return calls_; }  ///< cost of one call by its number of nodes
+  /// Reserves memory for calls of up to `nodes` nodes.
   void reserve(std::int32_t nodes) { calls_.reserve(nodes); }
 
   /// Starts a text.
@@ -70,6 +71,7 @@ class DraftCosts {
   /// True while no catch-up was measured: the first pause should last at least kShortPause tokens and end
   /// with a single call.
   bool learns_pauses() const { return asked_ == 2 && late_tokens_ == 0 && !calls_.given(); }
+  /// Whether the present pause is too short to be measured.
   bool paused_too_short() const { return learns_pauses() && paused_ > 0 && paused_ < kShortPause; }
 
  private:

@@ -33,7 +33,7 @@ class LossBudget {
   }
   /// Whether a round may lose `loss` passes.
   bool allows(double loss) const { return balance_ >= loss; }
-  double balance() const { return balance_; }
+  double balance() const { return balance_; }  ///< passes of the target
   /// Whether the balance is at least kFall below its maximum since the start or since this was last true: the
   /// acceptance rate has fallen (a CUSUM test, Page 1954).
   bool fell() {

@@ -85,8 +85,9 @@ class BigramTable {
                                     std::to_string(next_[i]) + ", the vocabulary has " +
                                     std::to_string(next_.size()) + " tokens");
   }
+  /// Size V of the vocabulary.
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
-  Tokens next() const { return next_; }  // (V)
+  Tokens next() const { return next_; }  ///< (V)
   /// The token after `token`; kNoToken also where `token` is outside the vocabulary. A moved-from table has
   /// an empty vocabulary.
   Token operator()(Token token) const {
@@ -136,6 +137,7 @@ class BigramCounter {
 /// after reserve().
 class Bigram {
  public:
+  /// Predicts from `table` alone.
   Bigram(BigramTable table)
       : vocab_(table.vocab_size()), table_(std::move(table)) {}  // NOLINT: a table is a model
 
@@ -153,9 +155,9 @@ class Bigram {
     return both;
   }
 
-  std::int32_t vocab_size() const { return vocab_; }
-  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
-  const Usage& usage() const { return usage_; }
+  std::int32_t vocab_size() const { return vocab_; }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
+  const Usage& usage() const { return usage_; }  ///< calls, nodes and seconds so far
 
   /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {

@@ -28,6 +28,7 @@ class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAcce
  public:
   using detail::ConditionedDrafter<D, T, detail::FeaturesAccessor>::ConditionedDrafter;
 };
+/// FeatureHead{draft, target}: references both models. Empties the draft.
 template <class D, class T>
 FeatureHead(D&&, T&&) -> FeatureHead<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 

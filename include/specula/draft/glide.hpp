@@ -28,6 +28,7 @@ class Glide : public detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>
  public:
   using detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>::ConditionedDrafter;
 };
+/// Glide{draft, target}: references both models. Empties the draft.
 template <class D, class T>
 Glide(D&&, T&&) -> Glide<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 

@@ -27,9 +27,9 @@ namespace specula {
 /// and output are similar, and attention and MLP of every `every`-th layer, but nothing in the last
 /// `keep_last` layers.
 struct SkipRules {
-  double alike = 0.985;        // skip attention of at least this mean cosine; above 1: none
-  std::int32_t every = 3;      // 0: none
-  std::int32_t keep_last = 2;  // 0: every layer may be skipped
+  double alike = 0.985;        ///< skip attention of at least this mean cosine; above 1: none
+  std::int32_t every = 3;      ///< skip both blocks of every n-th layer; 0: none
+  std::int32_t keep_last = 2;  ///< layers at the end that are run as a whole
 };
 
 /// Sets `out`, sized for the model's layers, from its similarities (layers), or from the other rules alone if
@@ -94,9 +94,9 @@ class LayerSkip {
   }
   LayerSkip(T&&, SkippedBlocks) = delete;
 
-  std::int32_t vocab_size() const { return target_->vocab_size(); }
-  std::int32_t capacity() const { return target_->capacity(); }
-  const Usage& usage() const { return usage_; }
+  std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return target_->capacity(); }      ///< tokens and nodes that it can hold
+  const Usage& usage() const { return usage_; }                      ///< calls, nodes and seconds so far
   /// The blocks skipped in this text, valid after its first draft token; or the given ones.
   const SkippedBlocks& skipped() const { return skipped_; }
 

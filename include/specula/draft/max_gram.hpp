@@ -23,11 +23,11 @@ namespace specula {
 
 /// Options of MaxGram: the accepted match lengths, and how it copies.
 struct MaxGramOptions {
-  std::int32_t min_match = 1;  // tokens; shorter matches are ignored
-  std::int32_t max_match = 0;  // tokens; longest suffix that is searched for; 0: no limit
-  // if the occurrence ends at the end of the committed tokens: continue with draft tokens and root
+  std::int32_t min_match = 1;  ///< tokens; shorter matches are ignored
+  std::int32_t max_match = 0;  ///< tokens; longest suffix that is searched for; 0: no limit
+  /// If the occurrence ends at the end of the committed tokens: continue with draft tokens and root.
   bool past_end = false;
-  bool learn = true;  // confidences from measured acceptance rates, not from priors alone
+  bool learn = true;  ///< confidences from measured acceptance rates, not from priors alone
 };
 
 /// Finds the longest suffix of the text, draft tokens included, that occurs in the committed tokens, and
@@ -72,9 +72,9 @@ class MaxGram {
     return MaxGram(vocab, {.max_match = ngram});
   }
 
-  std::int32_t vocab_size() const { return vocab_; }
-  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
-  const Usage& usage() const { return usage_; }
+  std::int32_t vocab_size() const { return vocab_; }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
+  const Usage& usage() const { return usage_; }  ///< calls, nodes and seconds so far
 
   /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {

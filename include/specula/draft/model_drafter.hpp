@@ -43,6 +43,7 @@ class ModelDrafter {
       "below, and specula/concepts.hpp lists them all");
 
  public:
+  /// References `model`; tokens that it holds are the context so far.
   explicit ModelDrafter(M& model, Forward forward = {})
       : model_(&model), forward_(std::move(forward)), known_(model.size()) {
     const auto room = static_cast<std::size_t>(model.capacity());
@@ -55,13 +56,13 @@ class ModelDrafter {
   }
   ModelDrafter(M&&, Forward = {}) = delete;
 
-  std::int32_t vocab_size() const { return model_->vocab_size(); }
-  std::int32_t capacity() const { return model_->capacity(); }
-  const Usage& usage() const { return usage_; }
+  std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
+  const Usage& usage() const { return usage_; }                     ///< calls, nodes and seconds so far
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
-  const Forward& forward() const { return forward_; }
-  const M& model() const { return *model_; }
+  const Forward& forward() const { return forward_; }  ///< what runs the nodes
+  const M& model() const { return *model_; }           ///< the draft model
   /// Whether the text of this drafter is in the cache of `model`.
   bool works_in(const void* model) const { return model == model_; }
 

@@ -18,10 +18,11 @@ class NoDrafter {
   explicit NoDrafter(std::int32_t vocab) : vocab_(vocab) {
     detail::expect_in("NoDrafter: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
   }
-  std::int32_t vocab_size() const { return vocab_; }
-  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
-  void truncate(std::int32_t) {}
-  void sync(Tokens, Tokens) {}
+  std::int32_t vocab_size() const { return vocab_; }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
+  void truncate(std::int32_t) {}                                                      ///< nothing to drop
+  void sync(Tokens, Tokens) {}  ///< nothing to bring up to date
+  /// kNoToken for each node.
   PointMasses extend(Tokens tokens, Nodes) {
     nothing_.assign(tokens.size(), kNoToken);
     return {nothing_};

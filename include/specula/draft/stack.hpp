@@ -30,7 +30,7 @@ class Stack {
   static_assert(detail::check_drafter_members<Head>());
 
  public:
-  static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
+  static constexpr std::size_t kMembers = 1 + sizeof...(Tail);  ///< number of drafters
 
   /// Throws std::invalid_argument if the members' vocabularies differ, or two members use the same model.
   explicit Stack(Head head, Tail... tail) : head_(std::move(head)), tail_(std::move(tail)...) {
@@ -42,8 +42,8 @@ class Stack {
         throw std::invalid_argument("Stack: two drafters have the same model, which holds one text");
   }
 
-  Head& head() { return head_; }
-  Stack<Tail...>& tail() { return tail_; }
+  Head& head() { return head_; }            ///< the first drafter, the best
+  Stack<Tail...>& tail() { return tail_; }  ///< the others
   /// The i-th member, from 0.
   template <std::size_t i>
   auto& get() {
@@ -53,7 +53,8 @@ class Stack {
       return tail_.template get<i - 1>();
   }
 
-  std::int32_t vocab_size() const { return head_.vocab_size(); }
+  std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
+  /// Tokens and nodes; the smallest of the members.
   std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
   /// Whether the text of a member is in the cache of `model`.
   bool works_in(const void* model) const {
@@ -61,14 +62,17 @@ class Stack {
       if (head_.works_in(model)) return true;
     return tail_.works_in(model);
   }
+  /// Begins a text that shares `n` tokens with the last one, in every member.
   void truncate(std::int32_t n) {
     head_.truncate(n);
     tail_.truncate(n);
   }
+  /// Brings every member to the text `context` followed by `draft_tokens`; see Drafter.
   void sync(Tokens context, Tokens draft_tokens) {
     head_.sync(context, draft_tokens);
     tail_.sync(context, draft_tokens);
   }
+  /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
 
   /// Reserves memory in the members that keep a copy of the text.
@@ -76,7 +80,7 @@ class Stack {
     if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
     tail_.reserve(tokens);
   }
-  /// Usage of the i-th member, and of all together; empty for members without usage(). Throws
+  /// Usage of the i-th member; empty for a member without usage(). Throws
   /// std::invalid_argument if there is no i-th member.
   Usage usage(std::size_t i) const {
     if (i >= kMembers)
@@ -86,6 +90,7 @@ class Stack {
     if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
   }
+  /// Usage of all members together.
   Usage usage() const {
     Usage sum = usage(0);
     return sum += tail_.usage();
@@ -106,29 +111,37 @@ class Stack<Head> {
   static_assert(detail::check_drafter_members<Head>());
 
  public:
-  static constexpr std::size_t kMembers = 1;
+  static constexpr std::size_t kMembers = 1;  ///< number of drafters
 
-  explicit Stack(Head head) : head_(std::move(head)) {}
+  explicit Stack(Head head) : head_(std::move(head)) {}  ///< A stack of `head` alone.
 
-  Head& head() { return head_; }
+  Head& head() { return head_; }  ///< the first drafter, the best
+  /// The first drafter: `i` must be 0.
   template <std::size_t i>
   Head& get() {
     static_assert(i == 0, "the stack has fewer drafters");
     return head_;
   }
 
-  std::int32_t vocab_size() const { return head_.vocab_size(); }
+  std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
+  /// Tokens and nodes; the smallest of the members.
   std::int32_t capacity() const { return head_.capacity(); }
+  /// Whether the text of the drafter is in the cache of `model`.
   bool works_in(const void* model) const {
     if constexpr (NamesItsModel<Head>) return head_.works_in(model);
     return false;
   }
+  /// Begins a text that shares `n` tokens with the last one, in every member.
   void truncate(std::int32_t n) { head_.truncate(n); }
+  /// Brings every member to the text `context` followed by `draft_tokens`; see Drafter.
   void sync(Tokens context, Tokens draft_tokens) { head_.sync(context, draft_tokens); }
+  /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
+  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {
     if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
   }
+  /// Usage of the drafter; empty if it has no usage().
   Usage usage(std::size_t = 0) const {
     if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
@@ -138,6 +151,7 @@ class Stack<Head> {
   Head head_;
 };
 
+/// A stack of these drafters.
 template <class... D>
 Stack(D...) -> Stack<D...>;
 

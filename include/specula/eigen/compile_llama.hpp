@@ -14,10 +14,12 @@
 
 namespace specula::eigen {
 
+/// @cond
 template class Llama<float>;
 template LlamaWeights<float> load_llama_weights(const std::filesystem::path&,
                                                 std::shared_ptr<const LlamaWeights<float>>);
 template LlamaWeights<float> random_llama_weights(const LlamaConfig&, std::uint64_t, WeightType,
                                                   std::shared_ptr<const LlamaWeights<float>>);
+/// @endcond
 
 }  // namespace specula::eigen

@@ -14,10 +14,12 @@
 
 namespace specula::eigen {
 
+/// @cond
 template class Llama<double>;
 template LlamaWeights<double> load_llama_weights(const std::filesystem::path&,
                                                  std::shared_ptr<const LlamaWeights<double>>);
 template LlamaWeights<double> random_llama_weights(const LlamaConfig&, std::uint64_t, WeightType,
                                                    std::shared_ptr<const LlamaWeights<double>>);
+/// @endcond
 
 }  // namespace specula::eigen

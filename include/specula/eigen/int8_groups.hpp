@@ -19,12 +19,15 @@
 
 namespace specula::eigen {
 
+/// The format of 8-bit weights: see the top of this file.
 struct Int8Groups {
-  static constexpr std::size_t kSize = 32;
-  static constexpr int kMost = 127;                               // of |q|
-  static constexpr int kLeastExponent = -24, kMostExponent = 15;  // the powers of two of a half float
-  static constexpr const char* kSuffix = ".exponents";
+  static constexpr std::size_t kSize = 32;              ///< weights per group
+  static constexpr int kMost = 127;                     ///< largest |q|
+  static constexpr int kLeastExponent = -24,            ///< the smallest power of two of a half float
+      kMostExponent = 15;                               ///< the largest
+  static constexpr const char* kSuffix = ".exponents";  ///< of the name of the tensor of exponents
 
+  /// Groups per row of `cols` weights.
   static constexpr std::size_t count(std::size_t cols) { return (cols + kSize - 1) / kSize; }
 };
 

@@ -20,7 +20,7 @@
 
 namespace specula::eigen {
 
-using Json = nlohmann::json;
+using Json = nlohmann::json;  ///< the JSON type of nlohmann/json
 
 /// Maximum nesting depth of arrays and objects.
 inline constexpr std::size_t kMaxJsonDepth = 64;

@@ -23,6 +23,7 @@ template <class Real>
 class KvCache {
  public:
   KvCache() = default;
+  /// Allocates `capacity` slots, rounded up to whole panels, for `heads` KV heads per layer.
   KvCache(std::int32_t layers, std::int32_t heads, std::int32_t head_dim, std::int32_t capacity)
       : layers_(layers),
         heads_(heads),
@@ -33,10 +34,11 @@ class KvCache {
     values_.resize(parts * static_cast<std::size_t>(value_stride()));
   }
 
-  std::int32_t layers() const { return layers_; }
-  std::int32_t heads() const { return heads_; }
-  std::int32_t head_dim() const { return head_dim_; }
-  std::int32_t slots() const { return slots_; }  // rounded up to whole panels
+  std::int32_t layers() const { return layers_; }      ///< layers of the model
+  std::int32_t heads() const { return heads_; }        ///< KV heads per layer
+  std::int32_t head_dim() const { return head_dim_; }  ///< features per head
+  std::int32_t slots() const { return slots_; }        ///< rounded up to whole panels
+  /// Panels of 16 features per value.
   std::int32_t value_panels() const { return detail::round_up(head_dim_, detail::kPanel) / detail::kPanel; }
 
   /// Panels over slots; the depth of the product is head_dim.
@@ -52,6 +54,7 @@ class KvCache {
             panel, detail::kPanel};
   }
 
+  /// Writes a key and a value (head_dim) to a slot.
   void store(std::int32_t layer, std::int32_t head, std::int32_t slot, const Real* key, const Real* value) {
     Real* to_key = key_at(part(layer, head), slot);
     Real* to_value = value_at(part(layer, head), slot);
@@ -106,13 +109,16 @@ template <class Real>
 class KeyValuesView {
  public:
   KeyValuesView() = default;
+  /// Of the first `size` tokens in `cache`; `guard` is the model's.
   KeyValuesView(const KvCache<Real>& cache, std::int32_t size, specula::detail::ViewGuard guard)
       : cache_(&cache), size_(size), guard_(guard) {}
 
+  /// Committed tokens. Throws std::logic_error if the view is stale.
   std::int32_t size() const {
     check_guard();
     return size_;
   }
+  /// The cache that holds them. Throws std::logic_error if the view is stale.
   const KvCache<Real>& cache() const {
     check_guard();
     return *cache_;

@@ -48,21 +48,21 @@ class Llama {
 
   /// Views of a model that is moved from or assigned to are stale.
   Llama(Llama&&) noexcept;
-  Llama& operator=(Llama&&) noexcept;
+  Llama& operator=(Llama&&) noexcept;  ///< Views of both models are then stale.
   ~Llama();
 
-  const LlamaConfig& config() const;
-  const LlamaOptions& options() const;
+  const LlamaConfig& config() const;    ///< as loaded
+  const LlamaOptions& options() const;  ///< as given, with large_batch_from resolved
   /// Tokens per row of logits: options().vocab_size, or the weights' whole vocabulary.
   std::int32_t vocab_size() const;
-  std::int32_t layers() const;
+  std::int32_t layers() const;  ///< of one full pass
   /// Number of early exits, the last of which is the whole model.
   std::int32_t exits() const;
   /// Layers before an exit. 0 <= exit < exits().
   std::int32_t layers_to(std::int32_t exit) const;
-  std::int32_t size() const;
-  std::int32_t capacity() const;
-  std::int32_t node_count() const;
+  std::int32_t size() const;        ///< committed tokens
+  std::int32_t capacity() const;    ///< tokens, committed and speculative together
+  std::int32_t node_count() const;  ///< nodes, not committed
   /// Number of calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const;
 
@@ -127,12 +127,12 @@ class Llama {
   /// std::invalid_argument if this model is not conditioned on such a view, is made for a target of another
   /// shape, or reads hidden states that the view lacks.
   void set_target_state(const KeyValuesView<Real>& view);
-  void set_target_state(const FeaturesView<Real>& view);
+  void set_target_state(const FeaturesView<Real>& view);  ///< The same for a feature head.
 
-  /// The views that set_target_state() accepts, and which of them this model reads.
+  /// The view that a GLIDE draft takes.
   using TargetKeyValues = KeyValuesView<Real>;
-  using TargetFeatures = FeaturesView<Real>;
-  Conditioning conditioned_on() const { return config().conditioned_on; }
+  using TargetFeatures = FeaturesView<Real>;  ///< the view that a feature head takes
+  Conditioning conditioned_on() const { return config().conditioned_on; }  ///< what it reads
 
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
   /// layer do not depend on its cross attention.
@@ -156,6 +156,6 @@ class Llama {
 extern template class Llama<float>;
 extern template class Llama<double>;
 
-using LlamaModel = Llama<float>;
+using LlamaModel = Llama<float>;  ///< the model in float
 
 }  // namespace specula::eigen

@@ -16,40 +16,42 @@ namespace specula::eigen {
 /// The frequencies of "llama3" rope scaling (transformers, modeling_rope_utils.py,
 /// _compute_llama3_parameters).
 struct Llama3RopeScaling {
-  double factor = 0;  // 0: no scaling
-  double low_freq_factor = 1, high_freq_factor = 4;
-  double original_max_position = 8192;
+  double factor = 0;           ///< 0: no scaling
+  double low_freq_factor = 1,  ///< scaled: wavelengths above original_max_position / low_freq_factor tokens
+      high_freq_factor = 4;    ///< kept: those below original_max_position / high_freq_factor
+  double original_max_position = 8192;  ///< context length before scaling, in tokens
 };
 
 /// Attention parameters that queries and keys must agree on.
 struct AttentionShape {
-  std::int32_t heads = 0;
-  std::int32_t kv_heads = 0;
-  std::int32_t head_dim = 0;  // even: rotary pairs
-  double rope_theta = 10000;
-  Llama3RopeScaling rope_scaling;
+  std::int32_t heads = 0;          ///< query heads
+  std::int32_t kv_heads = 0;       ///< key-value heads; divides `heads`
+  std::int32_t head_dim = 0;       ///< features per head; even, since rotary pairs
+  double rope_theta = 10000;       ///< base of the rotary frequencies
+  Llama3RopeScaling rope_scaling;  ///< of the rotary frequencies
 
-  std::int32_t group() const { return heads / kv_heads; }  // query heads that share a KV head
+  std::int32_t group() const { return heads / kv_heads; }  ///< query heads that share a KV head
 };
 
 /// Attention and layer count of the target whose keys and values a GLIDE draft reads.
 struct TargetShape : AttentionShape {
-  std::int32_t layers = 0;
+  std::int32_t layers = 0;  ///< number of decoder layers
   /// Per layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
   /// layers in order, as in the GLIDE paper.
   std::vector<std::int32_t> reads;
 };
 
+/// Sizes and parameters of a Llama-family model, as config.json gives them.
 struct LlamaConfig : AttentionShape {
-  std::int32_t vocab_size = 0;
-  std::int32_t hidden_size = 0;
-  std::int32_t intermediate_size = 0;
-  std::int32_t layers = 0;
-  std::int32_t max_position = 0;  // trained context length; 0: unknown. Not a limit of this library
-  double rms_norm_eps = 1e-6;
-  bool tied_head = false;  // the LM head is the embedding
-  Conditioning conditioned_on = Conditioning::nothing;
-  TargetShape target;  // if conditioned on keys and values
+  std::int32_t vocab_size = 0;         ///< rows of the embedding
+  std::int32_t hidden_size = 0;        ///< width of the residual stream
+  std::int32_t intermediate_size = 0;  ///< width of the MLP
+  std::int32_t layers = 0;             ///< number of decoder layers
+  std::int32_t max_position = 0;       ///< trained context length; 0: unknown. Not a limit of this library
+  double rms_norm_eps = 1e-6;          ///< epsilon of the RMS norms
+  bool tied_head = false;              ///< the LM head is the embedding
+  Conditioning conditioned_on = Conditioning::nothing;  ///< what a draft reads of its target
+  TargetShape target;                                   ///< if conditioned on keys and values
   /// If conditioned on features: numbers of the target's layers, ascending, after which it also reads the
   /// hidden state.
   std::vector<std::int32_t> feature_layers;

@@ -16,21 +16,22 @@
 
 namespace specula::eigen {
 
+/// Sizes and numerics of a Llama, fixed when it is constructed.
 struct LlamaOptions {
-  std::int32_t capacity = 2048;  // tokens: committed and speculative together
-  std::int32_t max_nodes = 64;   // speculative tokens at a time
-  std::int32_t threads = 1;      // the logits do not depend on it; slower beyond the number of idle cores
+  std::int32_t capacity = 2048;  ///< tokens: committed and speculative together
+  std::int32_t max_nodes = 64;   ///< speculative tokens at a time
+  std::int32_t threads = 1;      ///< the logits do not depend on it; slower beyond the number of idle cores
   /// Replaces `threads` by the team of another model, Llama::team(), for models that are called in turn.
   /// Avoids waking a second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
-  std::int32_t prefill_chunk = 128;  // tokens per pass of append()
-  std::int32_t large_batch_from =
-      0;  // appends of at least n tokens use Eigen's products, on one thread; 0: see Llama
-  std::int32_t vocab_size = 0;  // rows have the first n tokens; 0: all. For a padded vocabulary
-  Isa isa = best_isa();
-  Inputs inputs = Inputs::full;         // bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
-  bool measure_similarity = false;      // see Llama::attention_similarity()
-  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); the library's rules do not use it
+  std::int32_t prefill_chunk = 128;  ///< tokens per pass of append()
+  /// Appends of at least n tokens use Eigen's products, on one thread; 0: see Llama.
+  std::int32_t large_batch_from = 0;
+  std::int32_t vocab_size = 0;          ///< rows have the first n tokens; 0: all. For a padded vocabulary
+  Isa isa = best_isa();                 ///< instruction set of the products
+  Inputs inputs = Inputs::full;         ///< bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
+  bool measure_similarity = false;      ///< see Llama::attention_similarity()
+  bool measure_mlp_similarity = false;  ///< see Llama::mlp_similarity(); the library's rules do not use it
   /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
   /// config of the head that will read them.
   std::vector<std::int32_t> feature_layers = {};

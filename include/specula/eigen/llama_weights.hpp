@@ -17,33 +17,36 @@ namespace specula::eigen {
 /// Weights of one layer. Matrices with the same input are fused, so that a pass reads the input once.
 template <class Real>
 struct LlamaLayer {
-  PanelMatrix<Real> qkv;     // ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
-  PanelMatrix<Real> output;  // (hidden, heads * head_dim)
-  PanelMatrix<Real> gate_up;  // (2 intermediate, hidden): gate, then up
-  PanelMatrix<Real> down;     // (hidden, intermediate)
-  detail::AlignedVector<Real> attention_norm,
-      mlp_norm;  // (hidden), padded with zeros; a feature head has no attention_norm in its first layer
-  // For a draft conditioned on keys and values, else empty: (target's heads * head_dim, hidden), and the
-  // transposed shape.
-  PanelMatrix<Real> cross_query, cross_output;
+  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
+  PanelMatrix<Real> output;   ///< (hidden, heads * head_dim)
+  PanelMatrix<Real> gate_up;  ///< (2 intermediate, hidden): gate, then up
+  PanelMatrix<Real> down;     ///< (hidden, intermediate)
+  detail::AlignedVector<Real>
+      attention_norm,  ///< (hidden), padded with zeros; a feature head's first has none
+      mlp_norm;        ///< (hidden), padded with zeros
+  // For a draft conditioned on keys and values, else empty.
+  PanelMatrix<Real> cross_query,  ///< (target's heads * head_dim, hidden)
+      cross_output;               ///< (hidden, target's heads * head_dim)
 };
 
 /// Read only after construction; several models may share it.
 template <class Real>
 struct LlamaWeights {
-  LlamaConfig config;
-  PanelMatrix<Real> embedding;      // (vocab, hidden)
-  PanelMatrix<Real> separate_head;  // (vocab, hidden); empty if config.tied_head
-  std::vector<LlamaLayer<Real>> layers;
-  detail::AlignedVector<Real> final_norm;  // (hidden), padded with zeros; empty for a feature head
+  LlamaConfig config;                      ///< as loaded
+  PanelMatrix<Real> embedding;             ///< (vocab, hidden)
+  PanelMatrix<Real> separate_head;         ///< (vocab, hidden); empty if config.tied_head
+  std::vector<LlamaLayer<Real>> layers;    ///< one entry per layer
+  detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
   // For a feature head, else empty: combines a token's embedding with the feature of the token before it.
-  PanelMatrix<Real> fusion;                 // (hidden, 2 hidden): embedding, then feature
-  detail::AlignedVector<Real> fusion_bias;  // (hidden), padded with zeros
-  // (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
+  PanelMatrix<Real> fusion;                 ///< (hidden, 2 hidden): embedding, then feature
+  detail::AlignedVector<Real> fusion_bias;  ///< (hidden), padded with zeros
+  /// (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
   PanelMatrix<Real> feature_fusion;
-  std::shared_ptr<const LlamaWeights> target = {};  // if set, its embedding and LM head are used
+  std::shared_ptr<const LlamaWeights> target = {};  ///< if set, its embedding and LM head are used
 
+  /// The embedding in use.
   const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
+  /// The LM head in use.
   const PanelMatrix<Real>& head() const {
     return target ? target->head() : config.tied_head ? embedding : separate_head;
   }

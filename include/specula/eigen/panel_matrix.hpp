@@ -19,6 +19,7 @@ template <class Real>
 class PanelMatrix {
  public:
   PanelMatrix() = default;
+  /// Allocates the matrix, in memory of its own or, if given, of `arena`.
   PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena&& arena = {})
       : PanelMatrix(rows, cols, type, arena) {}
   /// Takes its memory from `arena`. Construct matrices in the order of their use: the end of a product
@@ -31,11 +32,15 @@ class PanelMatrix {
       values_ = arena.take<Real>(size());
   }
 
-  std::int32_t rows() const { return rows_; }
-  std::int32_t cols() const { return cols_; }
+  std::int32_t rows() const { return rows_; }  ///< outputs of the product
+  std::int32_t cols() const { return cols_; }  ///< inputs of the product
+  /// Panels of 16 rows.
   std::int32_t panels() const { return (rows_ + detail::kPanel - 1) / detail::kPanel; }
-  std::int32_t padded_rows() const { return panels() * detail::kPanel; }
-  WeightType type() const { return type_; }
+  std::int32_t padded_rows() const {
+    return panels() * detail::kPanel;
+  }                                          ///< rows, rounded up to whole panels
+  WeightType type() const { return type_; }  ///< how the weights are stored
+  /// Bytes of the stored weights.
   std::size_t bytes() const {
     return size() * (type_ == WeightType::bf16 ? sizeof(std::uint32_t) : sizeof(Real));
   }
@@ -60,16 +65,18 @@ class PanelMatrix {
     for (std::int32_t k = 0; k < cols_; ++k) out[k] = value(row, k);
   }
 
+  /// The weight at (row, k).
   Real value(std::int32_t row, std::int32_t k) const {
     if (type_ == WeightType::full) return values_[at(row, k)];
     const std::uint32_t pair = pairs_[at(row, k / 2)];
     return static_cast<Real>(std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
   }
 
-  /// The panels from `first` on, for the panel product. Requires the function that matches type().
+  /// The panels from `first` on, for the panel product. Requires type() bf16.
   detail::Bf16Panels bf16_panels(std::int32_t first) const {
     return {pairs_.get() + first * panel_stride(), panel_stride()};
   }
+  /// The same; requires type() full.
   detail::RealPanels<Real> real_panels(std::int32_t first) const {
     return {values_.get() + first * panel_stride(), panel_stride(), detail::kPanel};
   }

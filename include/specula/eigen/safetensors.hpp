@@ -24,6 +24,7 @@
 
 namespace specula::eigen {
 
+/// Element type of a tensor.
 enum class Dtype { f32, f16, bf16, i8, other };
 
 /// Bytes of one element; 0 for a type that cannot be decoded.
@@ -31,12 +32,14 @@ inline std::uint64_t size_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : dtype == Dtype::i8 ? 1 : dtype == Dtype::other ? 0 : 2;
 }
 
+/// A tensor as the header of its file describes it.
 struct TensorInfo {
-  std::string name;
-  std::string dtype_name;  // as written in the file
-  Dtype dtype = Dtype::other;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, counted from the end of the header
+  std::string name;                 ///< of the tensor
+  std::string dtype_name;           ///< as written in the file
+  Dtype dtype = Dtype::other;       ///< its type; `other` cannot be decoded
+  std::vector<std::int64_t> shape;  ///< outermost extent first
+  std::uint64_t begin = 0,          ///< first byte, counted from the end of the header
+      end = 0;                      ///< the byte after the last
 };
 
 namespace detail {
@@ -78,7 +81,7 @@ inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
 /// One safetensors file. The constructor reads and checks the header; read() reads a tensor.
 class Safetensors {
  public:
-  static constexpr std::uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+  static constexpr std::uint64_t kMaxHeader = 100'000'000;  ///< the format's own limit
 
   /// Throws std::runtime_error, naming the file, the offset or the tensor, and what was expected.
   static Safetensors open(const std::filesystem::path& path) {
@@ -106,8 +109,8 @@ class Safetensors {
     read_header(parse_json(text, source_ + " (header)"));
   }
 
-  const std::string& source() const { return source_; }
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }  // sorted by name
+  const std::string& source() const { return source_; }                ///< name of the file, for messages
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }  ///< sorted by name
 
   /// The tensor `name`, or null. O(log n).
   const TensorInfo* find(std::string_view name) const {
@@ -124,6 +127,7 @@ class Safetensors {
     return bytes;
   }
 
+  /// Throws std::runtime_error naming the file and the tensor.
   [[noreturn]] void fail(std::string_view tensor, const std::string& what) const {
     throw std::runtime_error(source_ + ": tensor '" + std::string(tensor) + "': " + what);
   }

@@ -21,6 +21,8 @@
 
 namespace specula::eigen {
 
+/// The tensors of a model directory: of model.safetensors, or of the shards that model.safetensors.index.json
+/// lists.
 class TensorFiles {
  public:
   /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed.
@@ -42,7 +44,9 @@ class TensorFiles {
     files_.push_back(std::move(file));
   }
 
+  /// Whether there is such a tensor.
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
+  /// All names, with the number of the file that has it.
   const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
 
   /// The tensor of this name. Throws std::runtime_error if there is none.

@@ -33,7 +33,7 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
   ~ThreadTeam() { stop(); }
 
-  std::int32_t size() const { return size_; }
+  std::int32_t size() const { return size_; }  ///< members, the caller included
 
   /// Runs body(member) on every member at once and returns when all have; `body` must not throw.
   template <class Body>

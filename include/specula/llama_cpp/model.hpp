@@ -21,14 +21,15 @@
 
 namespace specula::llama_cpp {
 
+/// Sizes of a Model, and its libllama parameters.
 struct Options {
-  std::int32_t capacity = 0;     // tokens and nodes in the KV cache; 0: the model's trained context, which
-                                 // may exceed the memory
-  std::int32_t max_nodes = 64;   // maximum number of nodes at a time
-  std::int32_t max_leaves = 64;  // of a tree; at most 256
-  std::int32_t threads = 0;      // 0: libllama's default
-  std::int32_t vocab_size = 0;   // rows have the first n tokens; 0: all. See shared_vocabulary()
-  bool features = false;         // keep hidden states; every token then goes through the LM head
+  std::int32_t capacity = 0;     ///< tokens and nodes in the KV cache; 0: the model's trained context, which
+                                 ///< may exceed the memory
+  std::int32_t max_nodes = 64;   ///< maximum number of nodes at a time
+  std::int32_t max_leaves = 64;  ///< of a tree; at most 256
+  std::int32_t threads = 0;      ///< 0: libllama's default
+  std::int32_t vocab_size = 0;   ///< rows have the first n tokens; 0: all. See shared_vocabulary()
+  bool features = false;         ///< keep hidden states; every token then goes through the LM head
   /// Sets other libllama parameters: called before the context is created. The adapter then overrides those
   /// that it relies on: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
   /// samplers.
@@ -84,10 +85,10 @@ class Model {
   Model(const Model&) = delete;  // its views and sequences hold its address
   Model& operator=(const Model&) = delete;
 
-  std::int32_t vocab_size() const { return vocab_; }
-  std::int32_t size() const { return sequences_.cached() + count(waiting_); }
-  std::int32_t capacity() const { return capacity_; }
-  std::int32_t node_count() const { return sequences_.node_count(); }
+  std::int32_t vocab_size() const { return vocab_; }                           ///< size V of the rows
+  std::int32_t size() const { return sequences_.cached() + count(waiting_); }  ///< committed tokens
+  std::int32_t capacity() const { return capacity_; }                  ///< tokens and nodes that it can hold
+  std::int32_t node_count() const { return sequences_.node_count(); }  ///< nodes, not committed
   /// Calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const { return change_count_.now(); }
 
@@ -168,6 +169,7 @@ class Model {
   /// The libllama context, for example to attach thread pools or read counters. Callers must not change its
   /// cache.
   llama_context* context() const { return context_.get(); }
+  /// The libllama model, which may be shared.
   const std::shared_ptr<llama_model>& weights() const { return weights_; }
 
  private:

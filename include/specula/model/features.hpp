@@ -15,9 +15,9 @@ namespace specula {
 /// The hidden states after some layers of a model, before any norm.
 template <class Real>
 struct HiddenStates {
-  std::span<const std::int32_t> layers;  // ascending; 1 is the first
-  const Real* data = nullptr;            // per token, one state after the other
-  std::ptrdiff_t stride = 0;             // numbers between tokens
+  std::span<const std::int32_t> layers;  ///< ascending; 1 is the first
+  const Real* data = nullptr;            ///< per token, one state after the other
+  std::ptrdiff_t stride = 0;             ///< numbers between tokens
 };
 
 /// Features of a model's committed tokens: per token the hidden state that enters the LM head, that is

@@ -16,8 +16,10 @@ namespace specula {
 /// Per layer, whether its attention and whether its MLP are skipped; a skipped block is the identity. Made
 /// for a number of layers; no block is skipped at first.
 struct SkippedBlocks {
-  std::vector<std::uint8_t> attention, mlp;  // (layers), 1: skipped
+  std::vector<std::uint8_t> attention,  ///< (layers), 1: skipped
+      mlp;                              ///< (layers), 1: skipped
 
+  /// Skips nothing.
   explicit SkippedBlocks(std::int32_t layers = 0)
       : attention(static_cast<std::size_t>(layers)), mlp(static_cast<std::size_t>(layers)) {}
 
@@ -43,7 +45,9 @@ struct SkippedBlocks {
     return out;
   }
 
+  /// Layers of the model.
   std::int32_t layers() const { return static_cast<std::int32_t>(attention.size()); }
+  /// Skips nothing from now on.
   void keep_all() {
     attention.assign(attention.size(), 0);
     mlp.assign(mlp.size(), 0);
@@ -54,6 +58,7 @@ struct SkippedBlocks {
     for (std::size_t l = 0; l < attention.size(); ++l) all += attention[l] + mlp[l];
     return all;
   }
+  /// Whether the same blocks are skipped.
   friend bool operator==(const SkippedBlocks&, const SkippedBlocks&) = default;
 };
 

@@ -25,17 +25,18 @@ namespace specula {
 template <class V, class D, class S>
 class PipelineOf final : public Pipeline {
  public:
+  /// Throws what the Speculator's constructor throws.
   PipelineOf(V verifier, D drafter, S shape, std::vector<std::string> drafters)
       : run_(std::move(verifier), std::move(drafter), std::move(shape)), drafters_(std::move(drafters)) {}
 
-  void start(Tokens prompt) override { run_.start(prompt); }
-  Tokens step(PhiloxRandom& rng) override { return run_.step(rng); }
+  void start(Tokens prompt) override { run_.start(prompt); }          ///< see Speculator::start()
+  Tokens step(PhiloxRandom& rng) override { return run_.step(rng); }  ///< see Speculator::step()
   void forget() override { run_.forget(); }
-  Tokens text() const override { return run_.text(); }
-  std::int32_t room() const override { return run_.room(); }
-  const Stats& stats() const override { return run_.stats(); }
-  const TokenTree& proposal() const override { return run_.proposal(); }
-  const VerifyResult& result() const override { return run_.result(); }
+  Tokens text() const override { return run_.text(); }                    ///< see Speculator::text()
+  std::int32_t room() const override { return run_.room(); }              ///< see Speculator::room()
+  const Stats& stats() const override { return run_.stats(); }            ///< see Speculator::stats()
+  const TokenTree& proposal() const override { return run_.proposal(); }  ///< see Speculator::proposal()
+  const VerifyResult& result() const override { return run_.result(); }   ///< see Speculator::result()
   std::vector<DraftUsage> drafts() const override {
     std::vector<DraftUsage> out;
     for (std::size_t i = 0; i < drafters_.size(); ++i)

@@ -22,13 +22,13 @@ namespace specula {
 
 /// A pipeline before its models are loaded: its name is known and its values are in range.
 struct PipelineFactory {
-  std::vector<std::string> drafts;    // required models besides the target, run as a whole
-  std::vector<std::string> exits;     // required models with early exits
-  std::vector<std::string> drafters;  // its drafters, best first: models, or kMaxGram, ...
-  std::int32_t max_nodes = 1;         // of its proposals, root included
-  std::int32_t draft_nodes = 1;       // maximum in a draft's KV cache besides the context
-  bool lossy = false;                 // its text does not have the target's distribution
-  bool measures = false;              // uses measured similarities of the target's blocks
+  std::vector<std::string> drafts;    ///< required models besides the target, run as a whole
+  std::vector<std::string> exits;     ///< required models with early exits
+  std::vector<std::string> drafters;  ///< its drafters, best first: models, or kMaxGram, ...
+  std::int32_t max_nodes = 1;         ///< of its proposals, root included
+  std::int32_t draft_nodes = 1;       ///< maximum in a draft's KV cache besides the context
+  bool lossy = false;                 ///< its text does not have the target's distribution
+  bool measures = false;              ///< uses measured similarities of the target's blocks
   /// Throws PipelineError naming the pipeline if the models do not support it.
   std::function<std::unique_ptr<Pipeline>(PipelineModels&, const SamplingParams&)> build;
 };
@@ -45,8 +45,8 @@ inline std::vector<std::string> draft_names(std::span<const PipelineFactory> fac
 
 /// Required capacity of a model.
 struct PipelineRoom {
-  std::int32_t capacity = 0;   // tokens and nodes
-  std::int32_t max_nodes = 1;  // the largest proposal
+  std::int32_t capacity = 0;   ///< tokens and nodes
+  std::int32_t max_nodes = 1;  ///< the largest proposal
 };
 /// For prompts of at most `longest_prompt` tokens.
 inline PipelineRoom room_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
@@ -57,28 +57,32 @@ inline PipelineRoom room_for(std::span<const PipelineFactory> factories, std::si
   return {static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes, nodes};
 }
 
+/// A kind of pipeline that prepare_pipeline() knows.
 struct PipelineEntry {
-  const char* name;
-  const char* usage;
-  const char* summary;
-  PipelineFactory (*prepare)(PipelineSpec&);
+  const char* name;                           ///< the first part of a pipeline's text
+  const char* usage;                          ///< syntax of the parts after the name
+  const char* summary;                        ///< one line for help texts
+  PipelineFactory (*prepare)(PipelineSpec&);  ///< reads the parts
 };
 
-inline constexpr char kDefaultDraft[] = "small";
-inline constexpr const char* kMaxGram = "max-gram";  // a drafter without a model
+inline constexpr char kDefaultDraft[] = "small";     ///< the draft where none is named
+inline constexpr const char* kMaxGram = "max-gram";  ///< a drafter without a model
 // Drafts of the pack that are conditioned on the target.
-inline constexpr char kGlide[] = "glide", kEagle[] = "eagle", kHass[] = "hass";
-inline constexpr char kEarlyExitDraft[] = "s2d";    // a draft with exits
-inline constexpr char kTheTarget[] = "the target";  // the target as its own draft
-// Default pipelines of the programs: with the pack, the fastest of those that the section `main` of
-// scripts/paper_tables searches; with a target or draft of the user's own, a chain of that draft.
+inline constexpr char kGlide[] = "glide",           ///< on its keys and values
+    kEagle[] = "eagle",                             ///< on its features
+    kHass[] = "hass";                               ///< on its features
+inline constexpr char kEarlyExitDraft[] = "s2d";    ///< a draft with exits
+inline constexpr char kTheTarget[] = "the target";  ///< the target as its own draft
+/// Default pipeline of the programs with the pack: the fastest of those that the section `main` of
+/// scripts/paper_tables searches.
 inline constexpr char kDefaultPipeline[] = "cost-aware:chain:small";
+/// The same with a target or draft of the user's own: a chain of that draft.
 inline constexpr char kDefaultDraftPipeline[] = "cost-aware:chain";
-// Chosen by benchmarks on the shipped prompts and models: without a given length the greedy chain also ends
-// after a draft token of low confidence.
+/// Draft tokens of a greedy chain, chosen by benchmarks on the shipped prompts and models. Without a given
+/// length it also ends after a draft token of low confidence.
 inline constexpr std::int32_t kDefaultChainLength = 4;
-inline constexpr double kDefaultExit = 0.6;
-inline constexpr std::int32_t kDefaultSampledChainLength = 2;
+inline constexpr double kDefaultExit = 0.6;  ///< threshold of the confidence after which that chain ends
+inline constexpr std::int32_t kDefaultSampledChainLength = 2;  ///< draft tokens of a sampled chain
 
 namespace detail {
 

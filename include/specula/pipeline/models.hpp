@@ -21,7 +21,7 @@ namespace specula {
 class PipelineModels {
  public:
   virtual ~PipelineModels() = default;
-  virtual AnyModel& target() = 0;
+  virtual AnyModel& target() = 0;  ///< the model that verifies
   /// Throws PipelineError, or another exception of the program's choice, if there is no such draft.
   virtual AnyModel& draft(const std::string& name) = 0;
   /// The target's name in error messages; may be empty.

@@ -24,6 +24,7 @@ namespace specula {
 /// refer to it.
 class NamedModels final : public PipelineModels {
  public:
+  /// References `target`; `target_name` is for error messages.
   template <LanguageModel T>
   NamedModels(std::string target_name, T& target) : target_name_(std::move(target_name)), target_(target) {}
   NamedModels(const NamedModels&) = delete;
@@ -43,7 +44,7 @@ class NamedModels final : public PipelineModels {
   }
 
   std::string target_name() const override { return target_name_; }
-  AnyModel& target() override { return target_; }
+  AnyModel& target() override { return target_; }  ///< the model that verifies
   /// Throws PipelineError that lists the drafts if there is none of this name.
   AnyModel& draft(const std::string& name) override {
     if (const auto found = drafts_.find(name); found != drafts_.end()) return found->second;

@@ -15,8 +15,8 @@ namespace specula {
 
 /// Usage of one drafter of a pipeline.
 struct DraftUsage {
-  std::string model;
-  Usage usage;
+  std::string model;  ///< name of its model
+  Usage usage;        ///< since the pipeline was created
 };
 
 /// Speculator without its type parameters: one virtual call per round. Use Speculator itself if the policies
@@ -24,15 +24,15 @@ struct DraftUsage {
 class Pipeline {
  public:
   virtual ~Pipeline() = default;
-  virtual void start(Tokens prompt) = 0;
-  virtual Tokens step(PhiloxRandom& rng) = 0;
+  virtual void start(Tokens prompt) = 0;       ///< see Speculator::start()
+  virtual Tokens step(PhiloxRandom& rng) = 0;  ///< see Speculator::step()
   /// The caller must call this after another pipeline has used the same models.
   virtual void forget() = 0;
-  virtual Tokens text() const = 0;
-  virtual std::int32_t room() const = 0;
-  virtual const Stats& stats() const = 0;
-  virtual const TokenTree& proposal() const = 0;
-  virtual const VerifyResult& result() const = 0;
+  virtual Tokens text() const = 0;                 ///< see Speculator::text()
+  virtual std::int32_t room() const = 0;           ///< see Speculator::room()
+  virtual const Stats& stats() const = 0;          ///< see Speculator::stats()
+  virtual const TokenTree& proposal() const = 0;   ///< see Speculator::proposal()
+  virtual const VerifyResult& result() const = 0;  ///< see Speculator::result()
   /// One entry per drafter, since the pipeline was created.
   virtual std::vector<DraftUsage> drafts() const = 0;
   /// One entry per drafter of a cascade that reviews, since the pipeline was created.

@@ -31,8 +31,8 @@ class PipelineSpec {
   /// Throws PipelineError if `text` does not follow the grammar.
   explicit PipelineSpec(std::string_view text);
 
-  const std::string& text() const { return text_; }
-  const std::string& name() const { return name_; }
+  const std::string& text() const { return text_; }  ///< as it was given
+  const std::string& name() const { return name_; }  ///< the part before the first colon
 
   /// The next word, or `absent` if there is none.
   std::string word(const std::string& absent);
@@ -63,6 +63,7 @@ class PipelineSpec {
   /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
+  /// Throws PipelineError with the pipeline's text and `what`.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:

@@ -30,7 +30,7 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
             double lenience, Rng& rng);
 namespace detail {
 inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const float> row, double lenience);
-}
+}  // namespace detail
 
 /// A TokenTree that a shape grows. Nodes are added by draw(), draw_distinct(), draw_shared(), choose() and
 /// copy(), so that the record matches the draws, or by record(), where the caller guarantees that. Only
@@ -50,13 +50,14 @@ class ProposalBuilder : public TokenTree {
         lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
   ProposalBuilder(const ProposalBuilder&) = delete;  // its distributions point into its rows
   ProposalBuilder& operator=(const ProposalBuilder&) = delete;
-  ProposalBuilder(ProposalBuilder&&) = default;            // a moved-from tree throws in reset()
+  ProposalBuilder(ProposalBuilder&&) = default;            ///< A moved-from tree throws in reset().
   ProposalBuilder& operator=(ProposalBuilder&&) = delete;  // it would drop drawn tokens
 
   /// While a lock exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
   /// drops tokens that it has drawn biases the text.
   class ResetLock {
    public:
+    /// Locks `tree` until the end of the scope.
     explicit ResetLock(ProposalBuilder& tree) : tree_(tree) { ++tree_.locks_; }
     ~ResetLock() { --tree_.locks_; }
     ResetLock(const ResetLock&) = delete;
@@ -83,6 +84,7 @@ class ProposalBuilder : public TokenTree {
     rows_.drop(0, size());
     begin(root, position, limit);
   }
+  /// The same with capacity() as the limit.
   void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
   /// Limits this proposal to `nodes` nodes in all.
   void narrow(std::int32_t nodes) { limit_to(nodes); }
@@ -159,6 +161,7 @@ class ProposalBuilder : public TokenTree {
   ///   - children of one parent were drawn independently of each other, and are recorded in drawing order,
   ///     none left out, each with the same Distribution (so that KSeq recognises it as one);
   ///   - the row of `distribution` is unchanged until verification.
+  ///
   /// Cost: reads the row once, unless it is stored in the tree or is the caller's row that was read last (by
   /// distribution_after() or for a sibling). Throws as draw(), and std::invalid_argument if the token is
   /// outside the vocabulary or has probability 0 under `distribution`.

@@ -21,26 +21,32 @@ namespace specula {
 /// a node require that it exists. Allocates in the constructor only.
 class TokenTree {
  public:
-  std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
-  std::int32_t room() const { return limit_ - size(); }
+  std::int32_t size() const {
+    return static_cast<std::int32_t>(tokens_.size());
+  }                                                      ///< number of nodes, root included
+  std::int32_t room() const { return limit_ - size(); }  ///< nodes that may be added
+  /// Nodes, root included, that memory was allocated for.
   std::int32_t capacity() const { return capacity_; }
-  std::int32_t vocab() const { return vocab_; }
-  Tokens tokens() const { return tokens_; }   // (size)
-  Nodes parents() const { return parents_; }  // (size), parents()[0] == kNoParent
+  std::int32_t vocab() const { return vocab_; }  ///< size V of the vocabulary
+  Tokens tokens() const { return tokens_; }      ///< (size)
+  Nodes parents() const { return parents_; }     ///< (size), parents()[0] == kNoParent
   /// The root's token. Throws std::invalid_argument if reset() has not been called.
   Token root() const {
     expect_node(0);
     return tokens_[0];
   }
-  Token token(NodeId node) const { return tokens_[index(node)]; }
-  NodeId parent(NodeId node) const { return parents_[index(node)]; }
-  std::int32_t depth(NodeId node) const { return nodes_[index(node)].depth; }
+  Token token(NodeId node) const { return tokens_[index(node)]; }              ///< of `node`
+  NodeId parent(NodeId node) const { return parents_[index(node)]; }           ///< kNoParent for the root
+  std::int32_t depth(NodeId node) const { return nodes_[index(node)].depth; }  ///< edges from the root
+  /// Position of the node's token in the text.
   std::int32_t position(NodeId node) const { return origin_ + depth(node); }
-  std::int32_t origin() const { return origin_; }
+  std::int32_t origin() const { return origin_; }  ///< the root's position in the text
+  /// The child that was drawn first; kNoParent if there is none.
   NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
+  /// The next child of the same parent in drawing order; kNoParent after the last.
   NodeId next_sibling(NodeId node) const { return nodes_[index(node)].next_sibling; }
-  float confidence(NodeId node) const { return nodes_[index(node)].confidence; }
-  bool is_chain() const { return chain_; }
+  float confidence(NodeId node) const { return nodes_[index(node)].confidence; }  ///< the draft's, in [0, 1]
+  bool is_chain() const { return chain_; }  ///< whether no node has two children
 
   /// Calls visit(child) for the children of `node` in drawing order, until it returns false.
   template <class Visit>
@@ -81,14 +87,15 @@ class TokenTree {
 
   /// The key of the uniform draw that accepts `node`.
   RandomKey accept_key(NodeId node) const { return detail::accept_key(origin_, depth(node), node); }
-  /// The keys of the token after `node`: drawn from the target's own distribution, or from the residual
-  /// after rejections.
+  /// The key of the token after `node` where it is drawn from the target's own distribution.
   RandomKey sample_key(NodeId node) const { return detail::sample_key(origin_, depth(node)); }
+  /// The key of the token after `node` where it is drawn from the residual after rejections.
   RandomKey residual_key(NodeId node) const { return detail::residual_key(origin_, depth(node)); }
   /// The key of the noise of the token after `node`; index: token / 4.
   RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 
  protected:
+  /// @cond
   enum class Kind : std::uint8_t { root, chosen, copied, drawn, distinct, shared };
   struct Node {
     Distribution distribution = {};
@@ -173,6 +180,7 @@ class TokenTree {
   Node& node_at(NodeId node) { return nodes_[index(node)]; }
   const Node& node_at(NodeId node) const { return nodes_[index(node)]; }
   void limit_to(std::int32_t nodes) { limit_ = std::clamp(nodes, size(), std::max(size(), limit_)); }
+  /// @endcond
 
  private:
   static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }

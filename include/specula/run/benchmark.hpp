@@ -21,29 +21,32 @@
 
 namespace specula {
 
+/// Options of a comparison of pipelines.
 struct BenchmarkOptions {
-  std::int32_t max_new_tokens = 128;  // per prompt
-  std::vector<Token> stop = {};       // any of these ends a text
-  std::int32_t repeat = 3;            // runs per prompt: its time is their median
-  std::uint64_t seed = 0;             // prompt i uses sequence i of this seed, in every pipeline
+  std::int32_t max_new_tokens = 128;  ///< per prompt
+  std::vector<Token> stop = {};       ///< any of these ends a text
+  std::int32_t repeat = 3;            ///< runs per prompt: its time is their median
+  std::uint64_t seed = 0;             ///< prompt i uses sequence i of this seed, in every pipeline
 };
 
 /// A mean and its 95% confidence interval.
 struct Interval {
-  double value = 0, low = 0, high = 0;
+  double value = 0,  ///< the mean
+      low = 0,       ///< lower bound
+      high = 0;      ///< upper bound
 };
 
 /// The figures of one pipeline. Times are those of the rounds, without prefill.
 struct PolicyFigures {
-  std::string name;
-  double mat = 0;         // mean acceptance length: emitted tokens per round, pooled over prompts
-  double acceptance = 0;  // acceptance rate: accepted draft tokens over those under an accepted path; those
-                          // beyond the text's end count as rejected
-  double microseconds_per_token = 0;  // pooled over prompts
+  std::string name;       ///< as given
+  double mat = 0;         ///< mean acceptance length: emitted tokens per round, pooled over prompts
+  double acceptance = 0;  ///< acceptance rate: accepted draft tokens over those under an accepted path; those
+                          ///< beyond the text's end count as rejected
+  double microseconds_per_token = 0;  ///< pooled over prompts
   /// Of that: time outside the models, in shape, rule and sampling. Includes policies without usage().
   double own_microseconds_per_token = 0;
-  Interval speedup;  // the first pipeline's time per token over this one's: geometric mean over prompts
-  std::int64_t same_texts = 0;  // prompts whose text is, token for token, the first pipeline's
+  Interval speedup;  ///< the first pipeline's time per token over this one's: geometric mean over prompts
+  std::int64_t same_texts = 0;  ///< prompts whose text is, token for token, the first pipeline's
 };
 
 namespace detail {

@@ -40,6 +40,7 @@ inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyR
     --stats.accepted[static_cast<std::size_t>(d)];
   stats.new_tokens -= counted - emitted;
 }
+/// The same for a round of which all tokens are counted.
 inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
                           std::int32_t emitted) {
   count_emitted(stats, proposal, result, emitted, result.accepted_count() + 1);

@@ -15,8 +15,8 @@ namespace specula {
 
 /// When generation ends, besides a full KV cache and a sink that cancels it.
 struct Limits {
-  std::int32_t max_new_tokens = 256;
-  Tokens stop = {};  // any of these is emitted, and nothing after it
+  std::int32_t max_new_tokens = 256;  ///< at least 0
+  Tokens stop = {};                   ///< any of these is emitted, and nothing after it
 };
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range.
@@ -29,17 +29,20 @@ inline void validate(const Limits& limits, std::int32_t vocab_size) {
                         vocab_size - 1);
 }
 
+/// Why generate() ended.
 enum class FinishReason : std::uint8_t {
-  limit,         // Limits::max_new_tokens
-  stop_token,    // one of Limits::stop was emitted
-  context_full,  // the target's KV cache is full
-  cancelled      // the sink returned false before the limit or a stop token; the KV cache may be full, too
+  limit,         ///< Limits::max_new_tokens
+  stop_token,    ///< one of Limits::stop was emitted
+  context_full,  ///< the target's KV cache is full
+  cancelled      ///< the sink returned false before the limit or a stop token; the KV cache may be full, too
 };
 
+/// What generate() returns.
 struct Generated {
-  std::int32_t tokens = 0;  // emitted
-  FinishReason reason = FinishReason::limit;
+  std::int32_t tokens = 0;                    ///< emitted
+  FinishReason reason = FinishReason::limit;  ///< why it ended
 
+  /// Equal in both.
   friend bool operator==(const Generated&, const Generated&) = default;
 };
 

@@ -207,10 +207,10 @@ class Speculator {
     if (!result_) throw std::logic_error("Speculator::result: no round has ended");
     return *result_;
   }
-  V& verifier() { return verifier_; }
-  D& drafter() { return drafter_; }
-  S& shape() { return shape_; }
-  const S& shape() const { return shape_; }
+  V& verifier() { return verifier_; }        ///< the verifier
+  D& drafter() { return drafter_; }          ///< the drafter
+  S& shape() { return shape_; }              ///< the shape; change its fields between texts only
+  const S& shape() const { return shape_; }  ///< the shape
 
  private:
   static constexpr std::size_t kDrafters = [] {

@@ -15,16 +15,17 @@ namespace specula {
 /// Ends the chain after a draft token whose confidence is below a threshold in [0, 1], which adapts to the
 /// acceptance rate. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
 struct ThresholdEnd {
-  std::int32_t longest = 12;  // draft tokens
-  float threshold = 0.6f;     // current; a draft token of a lower probability is the last
-  float goal = 0.9f;          // acceptance rate below which the threshold rises
-  float step = 0.01f;         // change of the threshold before smoothing
-  float inertia = 0.9f;       // smoothing of the threshold: weight of its old value
-  float memory = 0.5f;        // smoothing of the rate: weight of its old value
-  float rate = 0;             // smoothed acceptance rate
+  std::int32_t longest = 12;  ///< draft tokens
+  float threshold = 0.6f;     ///< current; a draft token of a lower probability is the last
+  float goal = 0.9f;          ///< acceptance rate below which the threshold rises
+  float step = 0.01f;         ///< change of the threshold before smoothing
+  float inertia = 0.9f;       ///< smoothing of the threshold: weight of its old value
+  float memory = 0.5f;        ///< smoothing of the rate: weight of its old value
+  float rate = 0;             ///< smoothed acceptance rate
 
-  std::int32_t length() const { return longest; }
-  float exit_below() const { return threshold; }
+  std::int32_t length() const { return longest; }  ///< at most so many draft tokens
+  float exit_below() const { return threshold; }   ///< see Chain::exit_below
+  /// Throws std::invalid_argument naming the field that is out of range.
   void validate() const {
     detail::expect_in("ThresholdEnd::longest", longest, 0, detail::kMaxDraftTokens);
     detail::expect_in("ThresholdEnd::threshold", threshold, 0.0f, 1.0f);
@@ -34,6 +35,7 @@ struct ThresholdEnd {
     detail::expect_in("ThresholdEnd::memory", memory, 0.0f, 1.0f);
     detail::expect_in("ThresholdEnd::rate", rate, 0.0f, 1.0f);
   }
+  /// Learns from a round that proposed `drafted` tokens.
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
     rate = memory * rate + (1 - memory) * static_cast<float>(accepted) / static_cast<float>(drafted);
@@ -47,15 +49,17 @@ struct ThresholdEnd {
 /// unchanged if a shorter chain than asked for was accepted. Source: transformers,
 /// AssistedCandidateGenerator, num_assistant_tokens_schedule "heuristic".
 struct HeuristicEnd {
-  std::int32_t longest = 20;  // draft tokens
-  std::int32_t now = 5;
+  std::int32_t longest = 20;  ///< draft tokens
+  std::int32_t now = 5;       ///< current length in draft tokens
 
-  std::int32_t length() const { return std::min(now, longest); }
-  float exit_below() const { return 0; }
+  std::int32_t length() const { return std::min(now, longest); }  ///< at most so many draft tokens
+  float exit_below() const { return 0; }                          ///< see Chain::exit_below
+  /// Throws std::invalid_argument naming the field that is out of range.
   void validate() const {
     detail::expect_in("HeuristicEnd::longest", longest, 0, detail::kMaxDraftTokens);
     detail::expect_in("HeuristicEnd::now", now, 1, detail::kMaxDraftTokens);  // from 0 it would never rise
   }
+  /// Learns from a round that proposed `drafted` tokens.
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
     if (accepted < drafted)
@@ -70,12 +74,13 @@ struct HeuristicEnd {
 /// the text. Uniform draws and cost as Chain's.
 template <class End = ThresholdEnd, Draw mode = Draw::greedy>
 struct AdaptiveChain {
-  static constexpr ProposalKind kind = kind_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
-  End end = {};
-  bool carry = true;
-  End now = end;
+  End end = {};       ///< as at the first text
+  bool carry = true;  ///< keep what was learned for the next text
+  End now = end;      ///< as learned so far
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + end.longest); }
   /// Throws std::invalid_argument naming the field of the end that is out of range.
   void validate() const {
@@ -83,14 +88,17 @@ struct AdaptiveChain {
     detail::expect_valid(now);
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
+  /// Learns from a round's result.
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {
     now.learn(tree.size() - 1, result.accepted_count());
   }
+  /// Begins a text.
   void reset() {
     if (!carry) now = end;
   }

@@ -15,12 +15,13 @@ namespace specula {
 /// the likeliest paths are kept. Deterministic. Uniform draws: none. Cost: `length` draft calls, all but the
 /// first over `width` nodes.
 struct Beam {
-  static constexpr ProposalKind kind = ProposalKind::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 
-  std::int32_t width = 4;
-  std::int32_t length = 4;
-  detail::Candidates work = {};
+  std::int32_t width = 4;        ///< paths
+  std::int32_t length = 4;       ///< draft tokens per path
+  detail::Candidates work = {};  ///< workspace
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
   /// Throws std::invalid_argument if a field is negative or too large, or if both give too many nodes.
   void validate() const {
@@ -32,8 +33,10 @@ struct Beam {
   std::int32_t draft_nodes() const {
     return length > 0 ? detail::node_count(1 + std::int64_t{width} * (length - 1)) : 0;
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();

@@ -18,17 +18,20 @@ namespace specula {
 /// The number of extra siblings by confidence: counts[i] if it is in (thresholds[i - 1], thresholds[i]].
 /// Requires ascending thresholds.
 struct CapeExtras {
-  std::array<float, 3> thresholds{0.3f, 0.6f, 0.8f};
-  std::array<std::int32_t, 4> counts{7, 5, 3, 1};
+  std::array<float, 3> thresholds{0.3f, 0.6f, 0.8f};  ///< of the confidence, in [0, 1]
+  std::array<std::int32_t, 4> counts{7, 5, 3, 1};     ///< siblings, from low to high confidence
 
   /// `count` for every confidence: the ablation of the paper.
   static constexpr CapeExtras fixed(std::int32_t count) { return {.counts = {count, count, count, count}}; }
 
+  /// The number of siblings at this confidence.
   constexpr std::int32_t operator()(float confidence) const {
     std::size_t bin = 0;
     while (bin < thresholds.size() && confidence > thresholds[bin]) ++bin;
     return counts[bin];
   }
+  /// Throws std::invalid_argument if a threshold is not in [0, 1] or below the one before it, or a count is
+  /// negative or too large.
   void validate() const {
     detail::expect_all_in("CapeExtras::thresholds", thresholds, 0.0f, 1.0f);
     for (std::size_t i = 1; i < thresholds.size(); ++i)
@@ -38,6 +41,7 @@ struct CapeExtras {
                                     detail::number(thresholds[i - 1]));
     detail::expect_all_in("CapeExtras::counts", counts, 0, detail::kMaxDraftTokens);
   }
+  /// The largest of the counts.
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
 };
 
@@ -47,13 +51,14 @@ struct CapeExtras {
 /// priority, then the extras with the likeliest paths. Deterministic. Uniform draws: none. Cost: per spine
 /// token one draft call and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024), section 4.2.
 struct Cape {
-  static constexpr ProposalKind kind = ProposalKind::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 
-  std::int32_t length = 4;
-  std::int32_t budget = 32;
-  CapeExtras extras = {};
-  detail::Candidates work = {};
+  std::int32_t length = 4;       ///< draft tokens of the spine
+  std::int32_t budget = 32;      ///< nodes of the proposal, root not counted
+  CapeExtras extras = {};        ///< siblings by confidence
+  detail::Candidates work = {};  ///< workspace
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const {
     return 1 + std::min(budget, detail::node_count(length * (1 + std::int64_t{extras.most()})));
   }
@@ -64,10 +69,12 @@ struct Cape {
     detail::expect_in("Cape::budget", budget, 0, detail::kMaxDraftTokens);
     extras.validate();
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() {
     work.reserve(detail::node_count(std::int64_t{length} * extras.most()), 1 + extras.most(), 1);
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();

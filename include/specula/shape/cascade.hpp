@@ -86,12 +86,14 @@ template <std::size_t drafters, Draw mode = Draw::greedy>
 struct Cascade {
   static_assert(drafters >= 1);
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
-  static constexpr ProposalKind kind = kind_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
+  /// In draft tokens; upper triangular. See above.
   std::array<std::array<std::int32_t, drafters>, drafters> limits{};
-  double lenience = 1;
-  detail::ReviewScratch work = {};
+  double lenience = 1;              ///< of the reviews, in [1, 1e30]
+  detail::ReviewScratch work = {};  ///< workspace
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const {
     std::array<std::int64_t, drafters> bounds;
     detail::cascade_bounds(limits, bounds);
@@ -111,11 +113,13 @@ struct Cascade {
     detail::expect_in("Cascade::lenience", lenience, 1.0, detail::kMostLenience);
     detail::expect_nodes("Cascade", *this);
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() {
     validate();
     work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes());
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();

@@ -72,15 +72,16 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
 /// Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
-  static constexpr ProposalKind kind = kind_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
-  std::int32_t length = 4;
+  std::int32_t length = 4;  ///< draft tokens
   /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability
   /// at temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
   /// drafter's confidence if that has no rows. Leaving that draft token out would bias the text, since the
   /// decision depends on the draw.
   float exit_below = 0.0f;
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + length); }
   /// Throws std::invalid_argument unless length is in [0, 2^24 - 2] and exit_below in [0, 1].
   void validate() const {
@@ -88,6 +89,7 @@ struct Chain {
     detail::expect_in("Chain::exit_below", exit_below, 0.0f, 1.0f);
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {

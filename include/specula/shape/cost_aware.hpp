@@ -44,7 +44,7 @@ class CostAware {
   static_assert(detail::check_shape_members<S>());
 
  public:
-  static constexpr ProposalKind kind = S::kind;
+  static constexpr ProposalKind kind = S::kind;  ///< how its draft tokens are drawn
 
   /// A default-constructed CostCurve is learned.
   explicit CostAware(S shape, CostCurve target = {}, CostCurve draft = {})
@@ -57,6 +57,7 @@ class CostAware {
     return *this;
   }
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return shape_.max_nodes(); }
   /// Throws what the shape's own validate() throws.
   void validate() const { detail::expect_valid(shape_); }
@@ -65,12 +66,14 @@ class CostAware {
     if constexpr (StatesDraftNodes<S>) return std::max(shape_.max_nodes(), shape_.draft_nodes());
     return shape_.max_nodes();
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() {
     target_.reserve(max_nodes());
     draft_.reserve(draft_nodes());
     if constexpr (ReservesWorkspace<S>) shape_.reserve();
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires ProposalShape<S, D>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
@@ -89,6 +92,7 @@ class CostAware {
     shape_.propose(drafter, bounded, tree, rng);
   }
 
+  /// Learns from a round's result.
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     const std::int32_t nodes = tree.size();
     const double tokens = static_cast<double>(result.accepted.size());
@@ -99,6 +103,7 @@ class CostAware {
     if constexpr (LearnsFromRounds<S>) shape_.learn(tree, result, timing);
   }
 
+  /// Begins a text.
   void reset() {
     first_round_ = true;
     draft_.start();
@@ -112,14 +117,15 @@ class CostAware {
     if constexpr (ResetsPerText<S>) shape_.reset();
   }
 
-  const S& shape() const { return shape_; }
+  const S& shape() const { return shape_; }  ///< the wrapped shape
   /// The counts of a cascade's reviewers.
   auto reviewed() const requires requires(const S& s) { s.reviewed(); }
   { return shape_.reviewed(); }
+  /// T(n), in seconds or the unit of the given curve.
   const CostCurve& target_costs() const { return target_; }
-  const CostCurve& draft_costs() const { return draft_.calls(); }
-  const AcceptanceEstimator& estimator() const { return estimator_; }
-  const LossBudget& budget() const { return budget_; }
+  const CostCurve& draft_costs() const { return draft_.calls(); }      ///< of a draft call by its nodes
+  const AcceptanceEstimator& estimator() const { return estimator_; }  ///< acceptance rates by confidence
+  const LossBudget& budget() const { return budget_; }                 ///< what exploration may still lose
   /// Throughput of the rounds so far in tokens per second (or per unit of the given curves), at least that of
   /// plain decoding; 0 before the first round.
   double rate() const {

@@ -17,13 +17,14 @@ namespace specula {
 /// draws: none. Cost: 1 + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li
 /// et al. 2024), as used by HASS (Zhang et al. 2024).
 struct DynamicTree {
-  static constexpr ProposalKind kind = ProposalKind::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 
-  std::int32_t top_k = 10;
-  std::int32_t expansions = 5;
-  std::int32_t total = 59;
-  detail::Candidates work = {};
+  std::int32_t top_k = 10;       ///< tokens after a node, and nodes that are expanded at a time
+  std::int32_t expansions = 5;   ///< levels after the first
+  std::int32_t total = 59;       ///< nodes of the proposal, root not counted
+  detail::Candidates work = {};  ///< workspace
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
   /// Throws std::invalid_argument if a field is negative or too large.
   void validate() const {
@@ -33,8 +34,10 @@ struct DynamicTree {
   }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() { work.reserve(pool(), top_k, top_k); }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();

@@ -21,10 +21,11 @@ namespace specula {
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Horizontal {
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
-  static constexpr ProposalKind kind = kind_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
-  std::array<std::int32_t, drafters> counts{};
+  std::array<std::int32_t, drafters> counts{};  ///< draft tokens per drafter
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const {
     std::int64_t nodes = 1;
     for (const std::int32_t count : counts) nodes += count;
@@ -37,6 +38,7 @@ struct Horizontal {
     detail::expect_nodes("Horizontal", *this);
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <detail::StackOf<drafters> D, RandomSource C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     grow<0>(stack, round, tree, rng);

@@ -52,6 +52,7 @@ class RankedTree {
       levels_.back() = static_cast<NodeId>(n + 1);
     }
   }
+  /// The same, written in place.
   RankedTree(std::initializer_list<Choice> choices)
       : RankedTree(std::span<const Choice>(choices.begin(), choices.size())) {}
 
@@ -92,11 +93,12 @@ class RankedTree {
   std::int32_t depth() const { return static_cast<std::int32_t>(levels_.size()) - 2; }
   /// Nodes with children, which the drafter runs.
   std::int32_t draft_nodes() const { return draft_nodes_; }
-  std::int32_t most_rank() const { return most_rank_; }
-  NodeId parent(NodeId node) const { return nodes_[index(node)].parent; }
-  std::int32_t rank(NodeId node) const { return nodes_[index(node)].rank; }
+  std::int32_t most_rank() const { return most_rank_; }                      ///< the largest rank
+  NodeId parent(NodeId node) const { return nodes_[index(node)].parent; }    ///< kNoParent for the root
+  std::int32_t rank(NodeId node) const { return nodes_[index(node)].rank; }  ///< among its siblings, from 0
   /// The number of children, and the first of them: the others follow it.
   std::int32_t children(NodeId node) const { return nodes_[index(node)].children; }
+  /// The first child of `node`; kNoParent if there is none.
   NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
   /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, level depth() + 1 gives
   /// size().

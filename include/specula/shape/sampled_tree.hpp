@@ -23,10 +23,11 @@ template <ProposalKind how>
 struct SampledTree {
   static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,
                 "a sampled tree is drawn with replacement (sampled_iid) or without (sampled_distinct)");
-  static constexpr ProposalKind kind = how;
+  static constexpr ProposalKind kind = how;  ///< how its draft tokens are drawn
 
-  std::array<std::int32_t, 16> widths{4, 2, 1};
+  std::array<std::int32_t, 16> widths{4, 2, 1};  ///< children per node, by depth; ends at the first 0
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const {
     std::int64_t total = 1, level = 1;
     for (const std::int32_t width : widths)
@@ -41,6 +42,7 @@ struct SampledTree {
   /// Nodes of the smallest proposal with a draft token.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     NodeId begin = 0;

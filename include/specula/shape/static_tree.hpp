@@ -20,13 +20,11 @@ namespace specula {
 /// with children. Two ways of taking tokens:
 ///
 /// - deterministic: a node is the token of its rank in the draft's row after its parent. If there is no room
-/// for
-///   all, the nodes with the likeliest paths are proposed. Uniform draws: none.
+///   for all, the nodes with the likeliest paths are proposed. Uniform draws: none.
 /// - sampled_distinct: the children of a node are drawn without replacement from the draft's distribution
-/// after
-///   it, under the target's own parameters; rank r is the (r + 1)th draw, so ranks must have no gaps. From
-///   the first node of a level whose children do not fit, nodes of that level get none. At temperature 0 each
-///   node has one child, the likeliest. Uniform draws: one `draft` per child.
+///   after it, under the target's own parameters; rank r is the (r + 1)th draw, so ranks must have no gaps.
+///   From the first node of a level whose children do not fit, nodes of that level get none. At temperature 0
+///   each node has one child, the likeliest. Uniform draws: one `draft` per child.
 ///
 /// A token of probability 0 under the draft is left out with its descendants. propose() throws
 /// std::invalid_argument if a rank is not below the vocabulary's size. Cost: one draft call per level, and
@@ -37,13 +35,15 @@ struct StaticTree {
   static_assert(how == ProposalKind::deterministic || how == ProposalKind::sampled_distinct,
                 "a static tree is chosen by rank (deterministic) or drawn without replacement "
                 "(sampled_distinct)");
-  static constexpr ProposalKind kind = how;
+  static constexpr ProposalKind kind = how;  ///< how its draft tokens are drawn
 
-  RankedTree form = RankedTree::eagle();
-  detail::Candidates work = {};
-  std::vector<NodeId> places = {};  // chosen: (candidates) nodes of the form; drawn: (form) nodes of the tree
-  std::vector<NodeId> drafted = {};  // drawn: (form) the drafter's nodes
+  RankedTree form = RankedTree::eagle();  ///< the tree of ranks
+  detail::Candidates work = {};           ///< workspace
+  /// Workspace. Chosen: (candidates) nodes of the form; drawn: (form) nodes of the tree.
+  std::vector<NodeId> places = {};
+  std::vector<NodeId> drafted = {};  ///< workspace; drawn: (form) the drafter's nodes
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const { return form.size(); }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return form.draft_nodes(); }
@@ -59,12 +59,14 @@ struct StaticTree {
                                       detail::number(form.rank(form.first_child(n) + form.children(n) - 1)) +
                                       "; draws have no gaps");
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() {
     work.reserve(form.size(), form.most_rank() + 1, form.size());
     places.reserve(static_cast<std::size_t>(form.size()));
     drafted.reserve(places.capacity());
   }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (form.most_rank() >= tree.vocab())

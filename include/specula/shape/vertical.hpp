@@ -27,13 +27,14 @@ template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
-  static constexpr ProposalKind kind = kind_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
 
-  std::int32_t reviews = 1;
-  std::int32_t length = 4;
-  double lenience = 1;
-  detail::ReviewScratch work = {};
+  std::int32_t reviews = 1;         ///< by the first drafter, per round
+  std::int32_t length = 4;          ///< draft tokens of the last drafter, per review
+  double lenience = 1;              ///< of the reviews, in [1, 1e30]
+  detail::ReviewScratch work = {};  ///< workspace
 
+  /// Nodes of its largest proposal, root included.
   std::int32_t max_nodes() const {
     return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
   }
@@ -45,8 +46,10 @@ struct Vertical {
     detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMostLenience);
     detail::expect_nodes("Vertical", *this);
   }
+  /// Sizes the workspace, so that propose() need not allocate.
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
+  /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();

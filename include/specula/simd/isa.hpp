@@ -7,6 +7,7 @@
 #include "specula/base/compiler_options.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)
+/// Whether the vector code for x86-64 is compiled.
 #define SPECULA_X86 1
 #else
 #define SPECULA_X86 0

@@ -19,13 +19,13 @@ namespace specula {
 
 /// Expected values per round.
 struct CascadeForecast {
-  double tokens = 0;           // new ones, the target's own included
-  double proposed = 0;         // draft tokens that the target verifies
-  std::vector<double> calls;   // (n) of each drafter
-  double cost = 0;             // in target calls over one node, by the cost curves
-  double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
-  double speedup = 0;          // tokens / cost
-  std::int32_t max_nodes = 1;  // largest tree, root included
+  double tokens = 0;           ///< new ones, the target's own included
+  double proposed = 0;         ///< draft tokens that the target verifies
+  std::vector<double> calls;   ///< (n) of each drafter
+  double cost = 0;             ///< in target calls over one node, by the cost curves
+  double swi = 0;              ///< tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
+  double speedup = 0;          ///< tokens / cost
+  std::int32_t max_nodes = 1;  ///< largest tree, root included
 };
 
 namespace detail {

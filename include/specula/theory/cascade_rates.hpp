@@ -26,6 +26,7 @@ class AcceptanceCurve {
     for (const double rate : rates_) detail::check_rate("AcceptanceCurve", "a rate", rate);
   }
 
+  /// The rate after `accepted` accepted draft tokens.
   double operator()(std::int32_t accepted) const {
     return rates_[std::min(static_cast<std::size_t>(accepted), rates_.size() - 1)];
   }
@@ -47,7 +48,7 @@ struct CascadeRates {
   /// calls over one node. A drafter drafts with calls over one node and reviews m draft tokens with a call
   /// over m + 1.
   std::vector<CostCurve> draft_costs;
-  CostCurve target_cost = CostCurve({1.0});
+  CostCurve target_cost = CostCurve({1.0});  ///< of a call by its nodes
   /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from the
   /// start of its turn (the mean start, if turns of proposals of one length started at different lengths).
   /// Empty: as `acceptance`, from the root.
@@ -67,6 +68,7 @@ struct CascadeRates {
 /// 0, 10.
 using CascadeLimits = std::vector<std::vector<std::int32_t>>;
 
+/// The limits of a cascade shape as rows.
 template <std::size_t n>
 CascadeLimits limits_vector(const std::array<std::array<std::int32_t, n>, n>& limits) {
   CascadeLimits out;

@@ -14,13 +14,15 @@
 
 namespace specula {
 
+/// What a search maximises.
 enum class TunerObjective : std::uint8_t {
-  speedup,  // with the cost curves
-  swi       // calls cost the same over any number of nodes
+  speedup,  ///< with the cost curves
+  swi       ///< standardised walltime improvement: calls cost the same over any number of nodes
 };
 
+/// Limits of a search.
 struct TunerOptions {
-  TunerObjective objective = TunerObjective::speedup;
+  TunerObjective objective = TunerObjective::speedup;  ///< what is maximised
   /// (n or 1, the last repeats) maximum count or limit per drafter: of its draft tokens, its reviews in a
   /// vertical cascade, its entries in every row of a cascade.
   std::vector<std::int32_t> max_length = {16};
@@ -36,21 +38,26 @@ struct TunerOptions {
   std::int32_t exhaustive = 20000;
 };
 
+/// The best chain found, and its forecast.
 struct TunedChain {
-  std::int32_t length = 0;
-  CascadeForecast forecast;
+  std::int32_t length = 0;   ///< Chain::length
+  CascadeForecast forecast;  ///< per round
 };
+/// The best horizontal cascade found, and its forecast.
 struct TunedHorizontal {
-  std::vector<std::int32_t> counts;  // (n)
-  CascadeForecast forecast;
+  std::vector<std::int32_t> counts;  ///< (n)
+  CascadeForecast forecast;          ///< per round
 };
+/// The best vertical cascade found, and its forecast.
 struct TunedVertical {
-  std::int32_t reviews = 0, length = 0;
-  CascadeForecast forecast;
+  std::int32_t reviews = 0,  ///< Vertical::reviews
+      length = 0;            ///< Vertical::length
+  CascadeForecast forecast;  ///< per round
 };
+/// The best cascade found, and its forecast.
 struct TunedCascade {
-  CascadeLimits limits;
-  CascadeForecast forecast;
+  CascadeLimits limits;      ///< of a Cascade
+  CascadeForecast forecast;  ///< per round
 };
 
 namespace detail {

@@ -22,8 +22,9 @@ namespace specula {
 /// Throws std::invalid_argument from every function unless block >= 1 and query >= 0. Cost: O(1). Source:
 /// GLIDE with a CAPE (Du et al. 2024), section 4.1; there `block` is 5.
 struct BlockMask {
-  std::int32_t block = 5;  // tokens
+  std::int32_t block = 5;  ///< tokens
 
+  /// Throws std::invalid_argument unless block >= 1.
   void(check)() const {
     if (block < 1)
       throw std::invalid_argument(

@@ -32,8 +32,9 @@ namespace specula {
 /// [0, forwards), rows and columns are >= 0. Cost: O(1). Source: HASS (Zhang et al. 2024), section 3.2; there
 /// `forwards` is 3.
 struct ContextAlignment {
-  std::int32_t forwards = 3;
+  std::int32_t forwards = 3;  ///< training passes over a sequence; the first sees the target's features only
 
+  /// Throws std::invalid_argument unless `forwards` is in [1, kMost].
   void(check)() const { check_range("forwards", forwards, 1, kMost); }
 
   /// The first row of `forward` that takes part in the loss.

@@ -186,17 +186,17 @@ inline double cross_entropy(std::span<const double> target, const LogSoftmax<dou
 /// k]. With k = 0 or weight = 0 this is plain distillation. Source: HASS (Zhang et al. 2024), section 3.1,
 /// which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
 struct TopKDistillation {
-  std::int32_t k = 10;
-  double weight = 1;
-  double cross_entropy_weight = 0.1;
+  std::int32_t k = 10;                ///< number of likeliest tokens of the target; 0 to 64
+  double weight = 1;                  ///< of the top-k term
+  double cross_entropy_weight = 0.1;  ///< of the cross entropy over all tokens
 
   /// Terms of one row, in nats, unweighted.
   struct Loss {
-    double cross_entropy = 0;
-    double top_k = 0;
+    double cross_entropy = 0;  ///< over all tokens
+    double top_k = 0;          ///< over the k likeliest
   };
 
-  static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  // maximum k
+  static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  ///< maximum k
 
   /// Throws std::invalid_argument unless k is in [0, 64] and the weights are finite and >= 0.
   void(check)() const {
@@ -207,6 +207,7 @@ struct TopKDistillation {
     check_weight("cross_entropy_weight", cross_entropy_weight);
   }
 
+  /// The weighted sum.
   double total(const Loss& loss) const {
     return cross_entropy_weight * loss.cross_entropy + weight * loss.top_k;
   }

@@ -20,16 +20,16 @@ namespace specula {
 
 /// The log-probabilities reported per emitted token.
 struct LogprobOptions {
-  std::int32_t top = 0;    // number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
-                           // row may cost up to V * top
-  bool processed = false;  // under the verifier's parameters; else under the raw row's softmax: temperature
-                           // 1, no truncation
+  std::int32_t top = 0;    ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
+                           ///< row may cost up to V * top
+  bool processed = false;  ///< under the verifier's parameters; else under the raw row's softmax: temperature
+                           ///< 1, no truncation
 };
 
 /// A token and the natural logarithm of its probability; -infinity where the distribution excludes it.
 struct TokenLogprob {
-  Token token = kNoToken;
-  double logprob = -std::numeric_limits<double>::infinity();
+  Token token = kNoToken;                                     ///< kNoToken: none
+  double logprob = -std::numeric_limits<double>::infinity();  ///< in nats
 };
 
 /// The log-probabilities of a round's tokens, in the order of step(). Not owned; valid until the next
@@ -40,7 +40,7 @@ class Logprobs {
   /// `entries` (tokens, 1 + top): the emitted token, then the likeliest.
   Logprobs(std::span<const TokenLogprob> entries, std::size_t top) : entries_(entries), width_(1 + top) {}
 
-  std::size_t size() const { return entries_.size() / width_; }
+  std::size_t size() const { return entries_.size() / width_; }  ///< emitted tokens
   /// The i-th token.
   const TokenLogprob& operator[](std::size_t i) const { return entries_[i * width_]; }
   /// The likeliest tokens at the i-th token's position, best first, ties to the lower token. Fewer than

@@ -106,6 +106,8 @@ class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
  public:
   using detail::TargetVerifier<M, R, detail::PathPasses>::TargetVerifier;
 };
+/// PathVerifier{target, rule, params}: references the target. Throws std::invalid_argument if `params`, the
+/// sampling parameters of the text, are out of range.
 template <class M, class R>
 PathVerifier(M&&, R, SamplingParams = {}) -> PathVerifier<std::remove_reference_t<M>, R>;
 

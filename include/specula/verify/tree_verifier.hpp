@@ -20,6 +20,9 @@ namespace specula {
 
 namespace detail {
 
+// The members of TreeVerifier and PathVerifier, so shown in the reference.
+/// @endcond
+
 /// The target, the rule and the sampling parameters. `Pass` runs the target over a proposal: it has a
 /// `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage), which returns a row per node,
 /// and commit(target, tree, path).
@@ -42,15 +45,16 @@ class TargetVerifier {
   }
   TargetVerifier(M&&, R, SamplingParams = {}) = delete;
 
-  static constexpr bool lossless_for(ProposalKind kind) { return R::lossless_for(kind); }
-  std::int32_t vocab_size() const { return target_->vocab_size(); }
+  static constexpr bool lossless_for(ProposalKind kind) { return R::lossless_for(kind); }  ///< the rule's
+  std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary
+  /// Nodes that still fit, root included.
   std::int32_t room() const { return target_->capacity() - target_->size(); }
-  const M& target() const { return *target_; }
+  const M& target() const { return *target_; }  ///< the model
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
   /// Calls that changed the target, by any caller.
   std::uint64_t change_count() const requires CountsChanges<M> { return target_->change_count(); }
-  const SamplingParams& params() const { return params_; }
+  const SamplingParams& params() const { return params_; }  ///< of the text
   /// Sets the sampling parameters of all later rounds. Throws std::invalid_argument, and changes nothing, if
   /// they are out of range.
   void set_params(const SamplingParams& params) {
@@ -79,11 +83,12 @@ class TargetVerifier {
     recorder.reserve(result_.accepted.capacity());
     logprobs_.emplace(std::move(recorder));
   }
-  void report_no_logprobs() { logprobs_.reset(); }
+  void report_no_logprobs() { logprobs_.reset(); }  ///< Ends report_logprobs().
   /// Log-probabilities of the last result: of accepted[1..] and next_token. Empty if not requested, or if
   /// verify() threw. Valid until the next call.
   Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
-  void append(Tokens tokens) { target_->append(tokens); }
+  void append(Tokens tokens) { target_->append(tokens); }  ///< Prefill of the target; see LanguageModel.
+  /// KV cache rollback of the target; see LanguageModel.
   void truncate(std::int32_t n) { target_->truncate(n); }
 
   /// Runs the target, applies the rule and commits the accepted path. If anything throws, the committed
@@ -152,6 +157,8 @@ class TargetVerifier {
   Usage usage_;
 };
 
+/// @cond
+
 /// Runs the whole tree at once.
 struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
@@ -180,6 +187,8 @@ class TreeVerifier : public detail::TargetVerifier<M, R, detail::OnePass> {
  public:
   using detail::TargetVerifier<M, R, detail::OnePass>::TargetVerifier;
 };
+/// TreeVerifier{target, rule, params}: references the target. Throws std::invalid_argument if `params`, the
+/// sampling parameters of the text, are out of range.
 template <class M, class R>
 TreeVerifier(M&&, R, SamplingParams = {}) -> TreeVerifier<std::remove_reference_t<M>, R>;
 

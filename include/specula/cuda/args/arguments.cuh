@@ -15,10 +15,10 @@ namespace cuda {
 /// Device memory that launches work in. Plans of one stream may share all of it, in arrays of the largest
 /// size. Launches that may run at the same time need arrays of their own, else their results are mixed.
 struct Workspace {
-  void* parts = nullptr;              // 16-byte aligned; content does not matter
-  std::size_t part_bytes = 0;         // part_bytes() of the plan or more
-  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); zeros again after every launch
-  std::size_t counter_bytes = 0;      // counter_bytes() of the plan or more
+  void* parts = nullptr;              ///< 16-byte aligned; content does not matter
+  std::size_t part_bytes = 0;         ///< part_bytes() of the plan or more
+  std::uint32_t* counters = nullptr;  ///< zeros at first (zero_counters()); zeros again after every launch
+  std::size_t counter_bytes = 0;      ///< counter_bytes() of the plan or more
 };
 
 namespace detail {

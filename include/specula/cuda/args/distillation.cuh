@@ -10,30 +10,30 @@ namespace cuda {
 
 /// Sizes of the batches, known to the host.
 struct DistillationCapacity {
-  int rows = 0;   // R: exactly, in every call
-  int vocab = 0;  // V
+  int rows = 0;   ///< R: exactly, in every call
+  int vocab = 0;  ///< V
 };
 
 /// Weights of the loss, as specula::TopKDistillation: total = cross_entropy_weight * cross entropy + weight *
 /// the part of it from the `k` likeliest tokens of the target.
 struct TopKDistillation {
-  std::int32_t k = 10;  // in [0, 64]
-  double weight = 1;
-  double cross_entropy_weight = 0.1;
+  std::int32_t k = 10;                ///< in [0, 64]
+  double weight = 1;                  ///< of the top-k part
+  double cross_entropy_weight = 0.1;  ///< of the cross entropy over all tokens
 };
 
 /// R rows of logits over the vocabulary, losses and gradients; all arrays on the device. Strides in elements.
 template <class Target, class Draft, class Gradient>
 struct DistillationRows {
-  const Target* target;  // (R, V)
-  std::int64_t target_stride;
-  const Draft* draft;  // (R, V)
-  std::int64_t draft_stride;
-  Gradient* gradient;  // (R, V), may be `draft` if the strides are alike; null: not written
-  std::int64_t gradient_stride;
-  const float* scale;  // (R) what a row's gradient is multiplied by; null: 1
-  float* loss;         // (R, 2) cross entropy and top-k part, in nats; neither weighted nor scaled
-  Status* status;      // (R) where it is not `ok`, losses and gradient are 0
+  const Target* target;          ///< (R, V)
+  std::int64_t target_stride;    ///< from row to row
+  const Draft* draft;            ///< (R, V)
+  std::int64_t draft_stride;     ///< from row to row
+  Gradient* gradient;            ///< (R, V), may be `draft` if the strides are alike; null: not written
+  std::int64_t gradient_stride;  ///< from row to row
+  const float* scale;            ///< (R) what a row's gradient is multiplied by; null: 1
+  float* loss;     ///< (R, 2) cross entropy and top-k part, in nats; neither weighted nor scaled
+  Status* status;  ///< (R) where it is not `ok`, losses and gradient are 0
 };
 
 namespace detail {

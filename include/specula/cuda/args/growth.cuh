@@ -16,16 +16,16 @@ SPECULA_HD constexpr int mask_words(int nodes) { return (nodes + 63) / 64; }
 
 /// The roots of B proposals, arrays on the device.
 struct Roots {
-  const Token* token;                   // (B)
-  const std::int32_t* position;         // (B) of the root in its text
-  const std::int32_t* limit = nullptr;  // (B) at most n nodes, the root included; null: no limit
+  const Token* token;                   ///< (B) the newest token of each text
+  const std::int32_t* position;         ///< (B) of the root in its text
+  const std::int32_t* limit = nullptr;  ///< (B) at most n nodes, the root included; null: no limit
 };
 
 /// Logits of the draft after the nodes that it was last run on, in their order.
 template <class Element>
 struct DraftRows {
-  const Element* logits;  // (R, V), rows `stride` elements apart
-  std::int64_t stride;    // V or more; 0: all rows are one
+  const Element* logits;  ///< (R, V), rows `stride` elements apart
+  std::int64_t stride;    ///< V or more; 0: all rows are one
 };
 
 /// The proposals of B sequences, arrays on the device. All have the plan's `width` nodes, so begin[b] is b *
@@ -33,39 +33,42 @@ struct DraftRows {
 /// follows; its parent is the root, and it sees the root and itself. Arrays that may be null are then not
 /// written.
 struct GrownTrees {
-  Token* token;                        // (B, width)
-  NodeId* parent;                      // (B, width) in the tree's own numbers, -1 for a root
-  std::int32_t* begin = nullptr;       // (B + 1)
-  std::int32_t* size = nullptr;        // (B) nodes without padding
-  std::int32_t* position = nullptr;    // (B, width) in the text: the root's and the depth
-  float* confidence = nullptr;         // (B, width) the draft's probability; 1 for a root, 0 for padding
-  std::uint64_t* ancestors = nullptr;  // (B, width, mask_words(width)) as specula::tree_mask
-  NodeId* first_child = nullptr;       // (B, width) -1: none
-  NodeId* next_sibling = nullptr;      // (B, width) -1: none
+  Token* token;                        ///< (B, width), padding -1
+  NodeId* parent;                      ///< (B, width) in the tree's own numbers, -1 for a root
+  std::int32_t* begin = nullptr;       ///< (B + 1)
+  std::int32_t* size = nullptr;        ///< (B) nodes without padding
+  std::int32_t* position = nullptr;    ///< (B, width) in the text: the root's and the depth
+  float* confidence = nullptr;         ///< (B, width) the draft's probability; 1 for a root, 0 for padding
+  std::uint64_t* ancestors = nullptr;  ///< (B, width, mask_words(width)) as specula::tree_mask
+  NodeId* first_child = nullptr;       ///< (B, width) -1: none
+  NodeId* next_sibling = nullptr;      ///< (B, width) -1: none
 };
 
 /// Links, depths and masks to compute from the parents, all arrays on the device. Null ones are not written.
 struct TreeLinks {
-  NodeId* first_child = nullptr;       // (N) in the tree's own numbers; -1: none
-  NodeId* next_sibling = nullptr;      // (N) the next node of the same parent; -1: none
-  std::int32_t* depth = nullptr;       // (N) the root's is 0
-  std::uint64_t* ancestors = nullptr;  // (N, mask_words(max_nodes)) bit j: node j is it or an ancestor of it,
-                                       // j in the tree's own numbers, as specula::tree_mask
-  Status* status = nullptr;            // (B) ok or bad_tree
+  NodeId* first_child = nullptr;   ///< (N) in the tree's own numbers; -1: none
+  NodeId* next_sibling = nullptr;  ///< (N) the next node of the same parent; -1: none
+  std::int32_t* depth = nullptr;   ///< (N) the root's is 0
+  /// (N, mask_words(max_nodes)) bit j: node j is it or an ancestor of it, j in the tree's own numbers, as
+  /// specula::tree_mask.
+  std::uint64_t* ancestors = nullptr;
+  Status* status = nullptr;  ///< (B) ok or bad_tree
 };
 
 /// Number of runners-up per confidence: counts[i] of them where it lies in (thresholds[i - 1],
 /// thresholds[i]], as specula::CapeExtras. The defaults are the paper's.
 struct CapeExtras {
-  float thresholds[3] = {0.3f, 0.6f, 0.8f};
-  std::int32_t counts[4] = {7, 5, 3, 1};
+  float thresholds[3] = {0.3f, 0.6f, 0.8f};  ///< bounds of the draft's confidence, ascending
+  std::int32_t counts[4] = {7, 5, 3, 1};     ///< runners-up, from low to high confidence
 
+  /// Runners-up at this confidence.
   SPECULA_HD int operator()(float confidence) const {
     int bin = 0;
     while (bin < 3 && confidence > thresholds[bin]) ++bin;
     // Chosen, not indexed: an index that is not known beforehand would put the array in memory.
     return bin == 0 ? counts[0] : bin == 1 ? counts[1] : bin == 2 ? counts[2] : counts[3];
   }
+  /// The largest of the counts.
   SPECULA_HD int most() const {
     return detail::larger(detail::larger(counts[0], counts[1]), detail::larger(counts[2], counts[3]));
   }
@@ -73,26 +76,26 @@ struct CapeExtras {
 
 /// Capacities of the proposals, known to the host.
 struct CapeCapacity {
-  int sequences = 1;       // B
-  int length = 4;          // L: tokens of the spine
-  int budget = 32;         // draft tokens of a proposal
-  int vocab = 0;           // V
-  CapeExtras extras = {};  // at most 31
+  int sequences = 1;       ///< B
+  int length = 4;          ///< L: tokens of the spine
+  int budget = 32;         ///< draft tokens of a proposal
+  int vocab = 0;           ///< V
+  CapeExtras extras = {};  ///< at most 31
 };
 
 /// Tokens of the spines, arrays on the device; the inputs of one call of the draft are contiguous.
 struct CapeSpine {
-  Token* token;            // (L, B) -1 after a bad row
-  std::int32_t* position;  // (L, B) in the text
+  Token* token;            ///< (L, B) -1 after a bad row
+  std::int32_t* position;  ///< (L, B) in the text
 };
 
 /// Capacities of the proposals, known to the host. The defaults are the published ones.
 struct DynamicTreeCapacity {
-  int sequences = 1;   // B
-  int top_k = 10;      // K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
-  int expansions = 5;  // E: times that the draft is run on such a level
-  int total = 59;      // draft tokens of a proposal
-  int vocab = 0;       // V
+  int sequences = 1;   ///< B
+  int top_k = 10;      ///< K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
+  int expansions = 5;  ///< E: times that the draft is run on such a level
+  int total = 59;      ///< draft tokens of a proposal
+  int vocab = 0;       ///< V
 };
 
 /// Nodes that the draft is run on after the root, level by level, arrays on the device; the inputs of one
@@ -100,10 +103,10 @@ struct DynamicTreeCapacity {
 /// 0) is 1 + l * K + i. Slots without a draft token have token -1 and the root as their parent; the draft's
 /// rows of them are not read.
 struct DraftLevels {
-  Token* token;              // (E, B, K)
-  NodeId* parent;            // (E, B, K) node of the draft
-  std::int32_t* position;    // (E, B, K) in the text
-  std::uint64_t* ancestors;  // (E, B, K, draft_words) bit j: it sees node j of the draft
+  Token* token;              ///< (E, B, K)
+  NodeId* parent;            ///< (E, B, K) node of the draft
+  std::int32_t* position;    ///< (E, B, K) in the text
+  std::uint64_t* ancestors;  ///< (E, B, K, draft_words) bit j: it sees node j of the draft
 };
 
 namespace detail {

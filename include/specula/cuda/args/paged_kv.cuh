@@ -16,8 +16,10 @@ namespace cuda {
 /// elements are contiguous and 16-byte aligned: `data` is, and the strides are multiples of 16 bytes.
 template <class Element>
 struct PagedRows {
-  const Element* data;
-  std::int64_t page_stride, token_stride, head_stride;
+  const Element* data;       ///< 16-byte aligned
+  std::int64_t page_stride,  ///< elements from page to page
+      token_stride,          ///< from token to token of a page
+      head_stride;           ///< from head to head
   /// Indices of pages. As CSR with `indptr`: those of sequence b are indptr[b] .. indptr[b + 1] - 1. As a
   /// rectangle: (B, max_pages). Null: sequence b is page b (a contiguous cache).
   const std::int32_t* pages;
@@ -27,12 +29,13 @@ struct PagedRows {
 /// but have equally many.
 template <class Element>
 struct PagedKv {
-  PagedRows<Element> k, v;
-  const std::int32_t* length;             // (B) committed tokens
-  int page_size;                          // tokens: any number from 1
-  const std::int32_t* indptr = nullptr;   // (B + 1) null: no CSR
-  int max_pages = 0;                      // of the rectangle
-  std::uint32_t page_count = 0x7FFFFFFF;  // pages from this one on, and negative ones, are read as page 0
+  PagedRows<Element> k,                   ///< keys
+      v;                                  ///< values
+  const std::int32_t* length;             ///< (B) committed tokens
+  int page_size;                          ///< tokens: any number from 1
+  const std::int32_t* indptr = nullptr;   ///< (B + 1) null: no CSR
+  int max_pages = 0;                      ///< of the rectangle
+  std::uint32_t page_count = 0x7FFFFFFF;  ///< pages from this one on, and negative ones, are read as page 0
 };
 
 namespace detail {

@@ -16,30 +16,31 @@ enum class ShardedRule { greedy, sample_and_match, rejection };
 /// A shard's partial of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
 /// draws of the node's next token would pick inside this tile, should the tile be picked.
 struct TilePartial {
-  float maximum, sum;  // sum of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
-  float rest;          // the same without the node's children
-  Token first;         // of the tile's largest logits
-  Token sample,
-      residual;  // by the uniform draw of RandomStream::sample, and by that of RandomStream::residual without
-                 // the children
+  float maximum,  ///< the largest logit
+      sum;        ///< of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
+  float rest;     ///< the same without the node's children
+  Token first;    ///< of the tile's largest logits
+  Token sample,   ///< by the uniform draw of RandomStream::sample
+      residual;   ///< by that of RandomStream::residual, without the node's children
 };
 
 /// One shard: tokens [first_token, first_token + tokens) of the vocabulary. All shards but the last hold the
 /// same number of tokens, a multiple of 512.
 template <class Element>
 struct ShardRows {
-  const Element* logits;  // (N, tokens), rows `stride` elements apart, in the order of the batch's nodes
-  std::int64_t stride;
-  int first_token, tokens;
-  const SamplingParams* params = nullptr;  // (B) temperature alone; null: 1
+  const Element* logits;  ///< (N, tokens), rows `stride` elements apart, in the order of the batch's nodes
+  std::int64_t stride;    ///< elements between rows
+  int first_token,        ///< the shard's first, a multiple of 512
+      tokens;             ///< how many it has
+  const SamplingParams* params = nullptr;  ///< (B) temperature alone; null: 1
 };
 
 /// The partials of all shards, gathered: shard s's part begins at s * (N * tiles_of_shard).
 struct GatheredPartials {
-  const TilePartial* tiles;   // (S, N, tiles_of_shard)
-  const float* child_logits;  // (S, N) of the token of each node in its parent's row; -infinity where another
-                              // shard has it
-  int shards, tiles_of_shard;  // tiles_of_shard: of the largest shard
+  const TilePartial* tiles;   ///< (S, N, tiles_of_shard)
+  const float* child_logits;  ///< (S, N) of each node's token in its parent's row; -infinity: another shard's
+  int shards,                 ///< S
+      tiles_of_shard;         ///< tiles of 512 tokens of the largest shard
 };
 
 namespace detail {

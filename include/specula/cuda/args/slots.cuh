@@ -14,32 +14,36 @@ namespace cuda {
 /// Accepted paths of B proposals, arrays on the device: paths and counts of Verification results can be
 /// passed as they are.
 struct AcceptedPaths {
-  const NodeId* path;          // (B, width) node ids that rise; those from `count` on do not matter
-  const std::int32_t* count;   // (B) nodes of the path, the root included
-  const std::int32_t* prefix;  // (B) slots before the root's: node n is in slot prefix + n
-  int sequences, width;
+  const NodeId* path;          ///< (B, width) node ids that rise; those from `count` on do not matter
+  const std::int32_t* count;   ///< (B) nodes of the path, the root included
+  const std::int32_t* prefix;  ///< (B) slots before the root's: node n is in slot prefix + n
+  int sequences,               ///< B
+      width;                   ///< nodes of the longest path
 };
 
 /// Where slots lie, as in PagedKv; its arrays on the device.
 struct SlotPages {
-  int page_size;                          // slots of a page
-  const std::int32_t* indptr = nullptr;   // (B + 1) of tables that are CSR
-  int max_pages = 0;                      // of tables that are rectangles, (B, max_pages)
-  std::uint32_t page_count = 0x7FFFFFFF;  // nothing moves from or to pages from this one on, or negative ones
+  int page_size;                          ///< slots of a page
+  const std::int32_t* indptr = nullptr;   ///< (B + 1) of tables that are CSR
+  int max_pages = 0;                      ///< of tables that are rectangles, (B, max_pages)
+  std::uint32_t page_count = 0x7FFFFFFF;  ///< pages from this one on, and negative ones, are left alone
 };
 
 /// Per-slot data to move, as bytes: the K of all layers, or the V, or features. In layer l, the data of slot
 /// s of a page for head h is `head_bytes` from data(l) + page * page_stride + s * token_stride + h *
 /// head_stride on.
 struct SlotRows {
-  unsigned char* base = nullptr;    // data(l) = base + l * layer_stride, or
-  std::int64_t layer_stride = 0;    // in bytes
-  void* const* of_layer = nullptr;  // (layers), on the device, if not null: data(l) = of_layer[l]
-  int layers = 1, heads = 1;
-  std::int64_t page_stride = 0, token_stride = 0, head_stride = 0;  // in bytes
-  std::int64_t head_bytes = 0;
-  const std::int32_t* pages = nullptr;  // table of pages; null: sequence b is page b
-  int alignment = 16;                   // of what is in `of_layer`, in bytes
+  unsigned char* base = nullptr;        ///< data(l) = base + l * layer_stride, or
+  std::int64_t layer_stride = 0;        ///< in bytes
+  void* const* of_layer = nullptr;      ///< (layers), on the device, if not null: data(l) = of_layer[l]
+  int layers = 1,                       ///< with such data
+      heads = 1;                        ///< per layer
+  std::int64_t page_stride = 0,         ///< from page to page, in bytes
+      token_stride = 0,                 ///< from slot to slot of a page, in bytes
+      head_stride = 0;                  ///< from head to head, in bytes
+  std::int64_t head_bytes = 0;          ///< of a slot's data for one head
+  const std::int32_t* pages = nullptr;  ///< table of pages; null: sequence b is page b
+  int alignment = 16;                   ///< of what is in `of_layer`, in bytes
 };
 
 /// The K or the V of `layers` layers, `rows` being that of the first, others `layer_stride` elements apart.

@@ -12,10 +12,10 @@ namespace cuda {
 /// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct VerifyCapacity {
-  int sequences = 1;   // B: exactly, in every call (an empty tree is its root alone)
-  int max_nodes = 64;  // of a tree, the root included
-  int max_depth = 8;   // at most n draft tokens on a path
-  int vocab = 0;       // V
+  int sequences = 1;   ///< B: exactly, in every call (an empty tree is its root alone)
+  int max_nodes = 64;  ///< of a tree, the root included
+  int max_depth = 8;   ///< at most n draft tokens on a path
+  int vocab = 0;       ///< V
 };
 
 // Arrays that a launch reads must not change while it runs, nor overlap its outputs: its blocks decide from
@@ -24,30 +24,30 @@ struct VerifyCapacity {
 /// Proposals of B sequences, all arrays on the device. Nodes of a tree are numbered from 0, its root, in an
 /// order in which parents come before their children; siblings are tried in the order of their numbers.
 struct Trees {
-  const std::int32_t* begin;  // (B + 1) where a tree's nodes begin in the arrays below; begin[B] = N
-  const Token* token;    // (N) negative: padding, and so are all nodes below it
-  const NodeId* parent;  // (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
-  const std::int32_t* position;             // (B) of the root in its text
-  const std::uint64_t* seed;                // (B)
-  const std::uint32_t* sequence = nullptr;  // (B) of specula::PhiloxRandom; null: 0
+  const std::int32_t* begin;  ///< (B + 1) where a tree's nodes begin in the arrays below; begin[B] = N
+  const Token* token;         ///< (N) negative: padding, and so are all nodes below it
+  const NodeId* parent;       ///< (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
+  const std::int32_t* position;             ///< (B) of the root in its text
+  const std::uint64_t* seed;                ///< (B) of each sequence's uniform draws
+  const std::uint32_t* sequence = nullptr;  ///< (B) of specula::PhiloxRandom; null: 0
 };
 
 /// Verification results, arrays on the device. Rows of `width` = max_depth + 1.
 struct VerifyResults {
-  Token* token;  // (B, width) emitted tokens: the accepted draft tokens, then one more; -1 after them
-  NodeId* accepted;  // (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
-                     // -1 after the path
-  std::int32_t* count;  // (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
-  Status* status;       // (B)
+  Token* token;      ///< (B, width) emitted tokens: the accepted draft tokens, then one more; -1 after them
+  NodeId* accepted;  ///< (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
+                     ///< -1 after the path
+  std::int32_t* count;  ///< (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
+  Status* status;       ///< (B) ok, or why nothing was emitted
 };
 
 /// Logits of the target after every node.
 template <class Element>
 struct TargetRows {
-  const Element* logits;                      // (R, V), rows `stride` elements apart
-  std::int64_t stride;                        // 64 bits: offsets never wrap
-  const std::int32_t* row_of_node = nullptr;  // (N); null: row i is that of node i of the whole batch
-  const SamplingParams* params = nullptr;     // (B); null: the distribution of the softmax itself
+  const Element* logits;                      ///< (R, V), rows `stride` elements apart
+  std::int64_t stride;                        ///< 64 bits: offsets never wrap
+  const std::int32_t* row_of_node = nullptr;  ///< (N); null: row i is that of node i of the whole batch
+  const SamplingParams* params = nullptr;     ///< (B); null: the distribution of the softmax itself
 };
 
 // ---- q: the draft's distributions. Draft rows are found by `row_of_node`, (N), where -1 means that the
@@ -62,31 +62,31 @@ struct ChosenDraft {};
 /// Rows of logits, with the statistics that sample() wrote.
 template <class Element>
 struct LogitsDraft {
-  const Element* logits;  // (R, V)
-  std::int64_t stride;
-  const RowStats* stats;  // (R)
-  const std::int32_t* row_of_node = nullptr;
-  const double* scale = nullptr;
-  std::int64_t rows = 0;
+  const Element* logits;                      ///< (R, V)
+  std::int64_t stride;                        ///< from row to row
+  const RowStats* stats;                      ///< (R) as sample() wrote them
+  const std::int32_t* row_of_node = nullptr;  ///< (N): see above; null: draft token i has row i
+  const double* scale = nullptr;              ///< (N): see above; null: 0
+  std::int64_t rows = 0;                      ///< R; 0: rows are not checked
 };
 
 /// Rows of probabilities.
 struct ProbsDraft {
-  const float* probs;  // (R, V)
-  std::int64_t stride;
-  const std::int32_t* row_of_node = nullptr;
-  const double* scale = nullptr;
-  std::int64_t rows = 0;
+  const float* probs;                         ///< (R, V)
+  std::int64_t stride;                        ///< from row to row
+  const std::int32_t* row_of_node = nullptr;  ///< (N): see above; null: draft token i has row i
+  const double* scale = nullptr;              ///< (N): see above; null: 0
+  std::int64_t rows = 0;                      ///< R; 0: rows are not checked
 };
 
 /// A few tokens per row with their probabilities; all others have probability 0.
 struct SparseDraft {
-  const Token* token;  // (R, k), each at most once in a row, negative ones are padding
-  const float* prob;   // (R, k)
-  int k;
-  const std::int32_t* row_of_node = nullptr;
-  const double* scale = nullptr;
-  std::int64_t rows = 0;
+  const Token* token;  ///< (R, k), each at most once in a row, negative ones are padding
+  const float* prob;   ///< (R, k)
+  int k;               ///< tokens per row
+  const std::int32_t* row_of_node = nullptr;  ///< (N): see above; null: draft token i has row i
+  const double* scale = nullptr;              ///< (N): see above; null: 0
+  std::int64_t rows = 0;                      ///< R; 0: rows are not checked
 };
 
 namespace detail {

@@ -16,13 +16,15 @@ namespace cuda {
 
 /// Launch configuration of growth, and the sizes of its outputs.
 struct CapeSizes {
-  int sequences = 0, length = 0, vocab = 0;
-  CapeExtras extras = {};
-  int most = 0;   // extras of a row
-  int pool = 0;   // draft tokens to choose from: L * (1 + most)
-  int width = 0;  // nodes of GrownTrees: 1 + the smaller of budget and pool
-  detail::ScanPlan scan;
-  std::size_t finish_shared_bytes = 0;
+  int sequences = 0,                    ///< B
+      length = 0,                       ///< L
+      vocab = 0;                        ///< V
+  CapeExtras extras = {};               ///< as given
+  int most = 0;                         ///< extras of a row
+  int pool = 0;                         ///< draft tokens to choose from: L * (1 + most)
+  int width = 0;                        ///< nodes of GrownTrees: 1 + the smaller of budget and pool
+  detail::ScanPlan scan;                ///< how rows are read
+  std::size_t finish_shared_bytes = 0;  ///< of the kernel that chooses the proposal
 };
 
 /// The same, made for rows of Element. See make_cape_plan().

@@ -17,12 +17,16 @@ namespace cuda {
 
 /// Launch configuration of growth, and the sizes of its outputs.
 struct DynamicTreeSizes {
-  int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
-  int pool = 0;                      // draft tokens to choose from: K * (1 + E * K)
-  int width = 0;                     // nodes of GrownTrees: 1 + the smaller of total and pool
-  int draft_words = 0;               // mask_words(1 + E * K), of DraftLevels
-  detail::ScanPlan root_scan, scan;  // of the rows after the roots, and of those after a level
-  std::size_t rerank_shared_bytes = 0;
+  int sequences = 0,                    ///< B
+      top_k = 0,                        ///< K
+      expansions = 0,                   ///< E
+      vocab = 0;                        ///< V
+  int pool = 0;                         ///< draft tokens to choose from: K * (1 + E * K)
+  int width = 0;                        ///< nodes of GrownTrees: 1 + the smaller of total and pool
+  int draft_words = 0;                  ///< mask_words(1 + E * K), of DraftLevels
+  detail::ScanPlan root_scan,           ///< how rows after the roots are read
+      scan;                             ///< and those after a level
+  std::size_t rerank_shared_bytes = 0;  ///< of the kernel that chooses the proposal
 };
 
 /// The same, made for rows of Element. See make_dynamic_tree_plan().

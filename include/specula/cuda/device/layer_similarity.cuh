@@ -17,13 +17,17 @@ namespace cuda {
 
 /// The sums of which a cosine of x and y is made; a thread's share of a token, or the whole token.
 struct CosineSums {
-  float xx = 0, xy = 0, yy = 0;
+  float xx = 0,  ///< of x * x
+      xy = 0,    ///< of x * y
+      yy = 0;    ///< of y * y
 
+  /// Adds one element of x and of y.
   SPECULA_HD void add(float x, float y) {
     xx = detail::fused(x, x, xx);
     xy = detail::fused(x, y, xy);
     yy = detail::fused(y, y, yy);
   }
+  /// The sums over both parts.
   SPECULA_HD friend CosineSums operator+(CosineSums a, CosineSums b) {
     CosineSums out;
     out.xx = detail::sum(a.xx, b.xx);
@@ -163,8 +167,9 @@ SPECULA_HD void record_cosine(SimilaritySum* sum, float cosine) {
 
 /// Launch configuration of the calls.
 struct SimilarityPlan {
-  SimilarityCapacity capacity;
-  int blocks = 0, threads = 256;
+  SimilarityCapacity capacity;  ///< as given
+  int blocks = 0,               ///< of a launch
+      threads = 256;            ///< per block
 };
 
 namespace detail {

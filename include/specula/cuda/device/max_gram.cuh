@@ -274,10 +274,10 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
 
 /// Launch configuration of a batch.
 struct MaxGramPlan {
-  MaxGramCapacity capacity;
-  MaxGramOptions options;
-  int threads = 512;
-  std::size_t shared_bytes = 0;
+  MaxGramCapacity capacity;      ///< as given
+  MaxGramOptions options;        ///< as given
+  int threads = 512;             ///< per block; one block per sequence
+  std::size_t shared_bytes = 0;  ///< of a block
 };
 
 namespace detail {

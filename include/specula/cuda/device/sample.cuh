@@ -16,8 +16,9 @@ namespace cuda {
 /// Plan of sampling rows of `Element`: the maximum number of rows, and draws per row.
 template <class Element>
 struct SamplePlan {
-  int rows = 0, draws = 1;
-  detail::ScanPlan scan;
+  int rows = 0,           ///< R, at most, in a call
+      draws = 1;          ///< per row
+  detail::ScanPlan scan;  ///< how rows are read
 };
 
 namespace detail {

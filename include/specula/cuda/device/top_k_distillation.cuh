@@ -197,10 +197,11 @@ __global__ void __launch_bounds__(256, 2)
 /// Launch configuration for rows of these elements.
 template <class Target, class Draft, class Gradient>
 struct DistillationPlan {
-  DistillationCapacity capacity;
-  TopKDistillation loss;
-  int cluster = 1, threads = 256;
-  std::size_t shared_bytes = 0;
+  DistillationCapacity capacity;  ///< as given
+  TopKDistillation loss;          ///< its weights
+  int cluster = 1,                ///< blocks per row
+      threads = 256;              ///< per block
+  std::size_t shared_bytes = 0;   ///< of a block
 };
 
 namespace detail {

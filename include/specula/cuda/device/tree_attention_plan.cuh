@@ -17,15 +17,18 @@ namespace cuda {
 
 /// How a batch is computed, whatever its elements are.
 struct TreeAttentionGeometry {
-  TreeAttentionCapacity capacity;
-  int device = 0;               // the current one when the plan was made, and when it is launched
-  bool wgmma = false;           // which kernel
-  int head_size = 0;            // D
-  int rows = 0, row_tiles = 0;  // packed rows (node, head of the group) of a block; blocks for all of them
-  int splits = 1, cluster = 1;  // splits: a multiple of the blocks of a cluster
-  int fixed_tiles = 0, least_tiles = 1;  // tiles of 64 keys of a split
-  int threads = 0;
-  std::size_t shared_bytes = 0;
+  TreeAttentionCapacity capacity;  ///< as given
+  int device = 0;                  ///< the current one when the plan was made, and when it is launched
+  bool wgmma = false;              ///< which kernel
+  int head_size = 0;               ///< D
+  int rows = 0,                    ///< packed rows (node, head of the group) of a block
+      row_tiles = 0;               ///< blocks for all of them
+  int splits = 1,                  ///< per sequence, a multiple of `cluster`
+      cluster = 1;                 ///< blocks of a cluster
+  int fixed_tiles = 0,             ///< tiles of 64 keys of a split, if fixed; else 0
+      least_tiles = 1;             ///< tiles of 64 keys of a split, at least
+  int threads = 0;                 ///< per block
+  std::size_t shared_bytes = 0;    ///< of a block
 };
 
 /// The same for elements, heads and a cache of these types, which no other launch takes.

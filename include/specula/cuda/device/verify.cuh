@@ -15,9 +15,10 @@ namespace cuda {
 /// a type of its own per rule.
 template <class Rule, class Element, class Draft>
 struct VerifyPlan {
-  int sequences = 0, max_nodes = 0;
-  int width = 0;  // row length of Verification results
-  detail::ScanPlan scan;
+  int sequences = 0,      ///< B
+      max_nodes = 0;      ///< of a tree
+  int width = 0;          ///< row length of Verification results
+  detail::ScanPlan scan;  ///< how rows are read
 };
 
 /// Speculative rejection sampling, token-level, recursive over siblings: tries children in the order in which

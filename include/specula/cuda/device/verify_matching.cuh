@@ -20,9 +20,9 @@ namespace cuda {
 /// workspace.
 template <class Rule, class Element>
 struct MatchingPlan {
-  VerifyPlan<Rule, Element, ChosenDraft> verifier;
-  bool all_nodes = false;
-  detail::ScanPlan nodes;
+  VerifyPlan<Rule, Element, ChosenDraft> verifier;  ///< the rule along the accepted path
+  bool all_nodes = false;  ///< whether all nodes are computed at once, which takes a workspace
+  detail::ScanPlan nodes;  ///< how their rows are read
 };
 
 /// Greedy verification: a draft token is accepted iff it is the target's first largest logit. The text of
@@ -46,6 +46,7 @@ std::size_t part_bytes(const MatchingPlan<Rule, Element>& plan) {
                               static_cast<std::size_t>(plan.verifier.max_nodes)
                         : 0;
 }
+/// Bytes of a workspace's counters; 0 where none is needed.
 template <class Rule, class Element>
 std::size_t counter_bytes(const MatchingPlan<Rule, Element>& plan) {
   return plan.all_nodes ? sizeof(std::uint32_t) * static_cast<std::size_t>(plan.verifier.sequences) : 0;

@@ -29,6 +29,9 @@ struct FeaturesAccessor {
   }
 };
 
+// The members of Glide and FeatureHead, so shown in the reference.
+/// @endcond
+
 /// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
 /// and `of(target)`, the view. Between rounds the draft's cache keeps only tokens appended as context:
 /// speculative ones were computed before the target had processed all tokens before them. A model whose cache
@@ -52,9 +55,9 @@ class ConditionedDrafter {
   ConditionedDrafter(D&, T&&) = delete;
   ConditionedDrafter(D&&, T&&) = delete;
 
-  std::int32_t vocab_size() const { return draft_.vocab_size(); }
-  std::int32_t capacity() const { return draft_.capacity(); }
-  const D& model() const { return *model_; }
+  std::int32_t vocab_size() const { return draft_.vocab_size(); }  ///< size V of the vocabulary
+  std::int32_t capacity() const { return draft_.capacity(); }      ///< tokens and nodes that it can hold
+  const D& model() const { return *model_; }                       ///< the draft model
   /// Whether the text of this drafter is in the cache of `model`.
   bool works_in(const void* model) const { return draft_.works_in(model); }
   /// Usage of the draft, and the time that the target took for its views.
@@ -108,5 +111,7 @@ class ConditionedDrafter {
   T* target_;
   double view_seconds_ = 0;
 };
+
+/// @cond
 
 }  // namespace specula::detail

@@ -1,0 +1,32 @@
+# Doxygen's input filter (docs/site/Doxyfile): what the headers need not say for Doxygen's sake. Keeps the line numbers.
+# - The comment on the first lines of a header is that file's documentation.
+# - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.
+# - A concept's definition with its comments, which Doxygen drops, is part of its documentation.
+# - Indented lines after an empty one are code or a formula: Markdown wants them further in.
+# - Names in parentheses, (verify)(tree, rng), are names.
+FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
+head && /^\/\// { sub(/^\/\//, "///") }
+/^[^\/]/ { head = 0 }
+
+/^namespace .*detail.* \{$/ { hidden = 1; $0 = $0 "  /** @cond */" }
+/^\}  \/\/ namespace .*detail/ { hidden = 0; sub(/^\}/, "/** @endcond */ }") }
+
+/^template </ { template = $0; documented = above ~ /^\/\/\// }
+!hidden && !documented && /^concept / {  # of which Doxygen does not complain
+  print FILENAME ":" FNR ": error: Concept " $2 " is not documented." >"/dev/stderr"
+}
+!hidden && documented && /^concept / { concept = $2; documents = documents "/// @concept specula::" concept "\n/// @code{.cpp}\n/// " template "\n" }
+concept { documents = documents "/// " $0 "\n" }
+concept {
+  text = $0
+  sub(/ *\/\/.*/, "", text)
+  depth += gsub(/[({]/, "&", text) - gsub(/[)}]/, "&", text)
+  if (depth == 0 && text ~ /;$/) { concept = ""; documents = documents "/// @endcode\n\n" }
+}
+
+/^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }
+{ block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }
+
+{ while (match($0, /\((check|require|verify)\)\(/)) $0 = substr($0, 1, RSTART - 1) " " substr($0, RSTART + 1, RLENGTH - 3) substr($0, RSTART + RLENGTH - 1) }
+{ above = $0; print }
+END { printf "%s", documents }

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# usage: docs.sh ROOT
+#
+# The documentation builds: every public symbol is documented, and every link has a target. In a small tree, scripts/docs
+# notices what is not so.
+set -uo pipefail
+root=$1
+. "$root/tests/support/expect.sh"
+site=$scratch/site
+status=0
+"$root/scripts/docs" --check "$site" || status=$?
+if [ "$status" -eq 77 ]; then exit 77; fi
+if [ "$status" -ne 0 ]; then failed=1; fi
+
+tree=$scratch/tree
+mkdir -p "$tree/docs/pictures" "$tree/include/specula/run"
+cp -r "$root/docs/site" "$tree/docs"
+cp "$root/docs/pictures/beam.svg" "$tree/docs/pictures"
+echo '{"figures": 1}' >"$tree/docs/data.json"
+cat >"$tree/README.md" <<'END'
+# A tree
+
+Read [the page](docs/page.md#two-words-and-a-code), its [data](docs/data.json) and [code](include/specula/run/thing.hpp),
+or `Thing::size`. <img src="docs/pictures/beam.svg" alt="a beam">
+
+| a table | with `code` |
+| --- | --- |
+| 1 | 2 |
+END
+cat >"$tree/docs/page.md" <<'END'
+# Page
+
+![A beam](pictures/beam.svg)
+
+## Two words, and a `code`
+
+Back to the [top](#page), and to [the front](../README.md).
+
+```cpp
+int main() {}
+```
+END
+cat >"$tree/include/specula/run/thing.hpp" <<'END'
+// What this header is for.
+#pragma once
+namespace specula {
+
+/// A concept.
+template <class T>
+concept Sized = requires(const T& t) {
+  t.size();  // its comment is shown
+};
+
+/// A thing.
+struct Thing {
+  int size = 0;  ///< in bytes
+  /// Checks it.
+  void(verify)(int much) const;
+};
+
+namespace detail {
+struct Hidden {};
+}  // namespace detail
+
+}  // namespace specula
+END
+sed -i '/| --- |/,/a GPU/d' "$tree/docs/site/reference.dox"  # which names the library's types
+export SPECULA_ROOT=$tree
+docs=("$root/scripts/docs" --check "$site")
+
+# holds FILE REGEX...: of the page FILE.
+holds() {
+  local file=$1 regex
+  shift
+  for regex; do grep -q "$regex" "$site/$file" || { echo "FAILED: no $regex in $file"; failed=1; }; done
+}
+expect 0 '^2 pages, .*, 0 to others' "${docs[@]}"
+holds index.html '<a href="docs/page.html#two-words-and-a-code">' '<a href="docs/data.json">' \
+  '<a href="reference/structspecula_1_1Thing.html#[a-z0-9]*"><code>Thing::size' '<div class="wide"><table>' '<img src="docs/pictures/beam.svg"'
+holds docs/page.html '<span class="kt">int</span>' '<a href="../README.html">'
+holds docs/data.json figures
+holds reference/conceptspecula_1_1Sized.html 'its comment is shown'
+holds reference/structspecula_1_1Thing.html 'void&#160;.*verify</[ab]> (int much)'
+holds reference/thing_8hpp.html 'What this header is for'
+if [ -e "$site/reference/structspecula_1_1detail_1_1Hidden.html" ]; then echo 'FAILED: detail is shown'; failed=1; fi
+
+# breaks FILE SED REGEX: after this edit of a file, scripts/docs fails with this message.
+breaks() {
+  cp "$tree/$1" "$scratch/kept"
+  sed -i "$2" "$tree/$1"
+  cmp -s "$tree/$1" "$scratch/kept" && { echo "FAILED: $2 changes nothing"; failed=1; }
+  expect 1 "$3" "${docs[@]}" --links
+  cp "$scratch/kept" "$tree/$1"
+}
+breaks include/specula/run/thing.hpp 's|  ///< in bytes||' 'include/specula/run/thing.hpp:13: error: Member size .* is not documented'
+breaks include/specula/run/thing.hpp 's|^/// A thing.||' 'Compound specula::Thing is not documented'
+breaks include/specula/run/thing.hpp 's|/// A concept.||' 'Sized.* is not documented'
+breaks README.md 's|docs/page.md#|docs/pages.md#|' 'README.md:3: there is no docs/pages.md'
+breaks README.md 's|-and-a-code|-and-no-code|' 'README.md:3: docs/page.md has no heading #two-words'
+breaks README.md 's|docs/data.json|docs/date.json|' 'README.md:3: there is no docs/date.json'
+breaks README.md 's|pictures/beam|pictures/bean|' 'README.md:3: there is no docs/pictures/bean.svg'
+breaks docs/page.md 's|(pictures/beam|(pictures/bean|' 'docs/page.md:3: there is no pictures/bean.svg'
+breaks docs/page.md 's|(#page)|(#pages)|' 'docs/page.md has no heading #pages'
+expect 0 '^2 pages' "${docs[@]}"
+
+# ---- links to other hosts
+python3 - "$tree/docs" "$scratch/port" 2>/dev/null <<'END' &
+import functools, http.server, pathlib, sys
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[1]))
+pathlib.Path(sys.argv[2] + ".part").write_text(str(server.server_address[1]))
+pathlib.Path(sys.argv[2] + ".part").rename(sys.argv[2])
+server.serve_forever()
+END
+server=$!
+trap 'kill "$server"; rm -rf "$scratch"' EXIT
+for _ in $(seq 100); do [ ! -e "$scratch/port" ] || break; sleep 0.1; done
+host=http://127.0.0.1:$(cat "$scratch/port")
+echo "[There]($host/data.json)" >>"$tree/docs/page.md"
+expect 0 ', 1 to others' "${docs[@]}" --links
+breaks docs/page.md 's|data.json|date.json|' "docs/page.md:12: $host/date.json: .*404"
+exit "$failed"
