@@ -197,7 +197,10 @@ def bars(canvas, rows, axis, unit="x", digits=2, left=200, row=30, reference=Non
         ax.barh(y, value, height=0.62, color=colour, alpha=0.85, linewidth=0)
         if low is not None and high > low:
             interval(ax, y, low, high)
-        beside(ax, max(value, high or 0), y, f"{value:.{digits}f}{unit}", weight="bold" if y == 0 else "normal")
+        end = max(value, high or 0)
+        if reference is not None and end < reference < end + 50 * most / (WIDTH - left - right):  # 50: a number's width
+            end = reference
+        beside(ax, end, y, f"{value:.{digits}f}{unit}", weight="bold" if y == 0 else "normal")
     if reference is not None:
         ax.axvline(reference, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
     axis_name(ax, axis)
