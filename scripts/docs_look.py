@@ -16,7 +16,7 @@ import tempfile
 
 PAGES = ["index.html", "docs/cuda_performance.html", "docs/benchmarks/README.html", "docs/cascades.html", "docs/glossary.html",
          "reference/index.html", "reference/classspecula_1_1Speculator.html", "reference/structspecula_1_1SamplingParams.html",
-         "reference/conceptspecula_1_1LanguageModel.html"]
+         "reference/conceptspecula_1_1LanguageModel.html", "programs/compare.html", "programs/trace.html"]
 WIDTHS = {"desk": 1280, "phone": 390}
 LONGEST = 6000  # pixels of a picture
 
