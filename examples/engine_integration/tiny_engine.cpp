@@ -122,7 +122,7 @@ class Speculation {
  private:
   /// Draws `width` different children of `node` from the draft's row; the tree records how they were drawn.
   /// (An engine whose own sampler has drawn them calls tree_.record_distinct(node, token, distribution)
-  /// instead; see docs/adapter.md.)
+  /// instead; see docs/adapter.md. Here the draws may share the rule's rng: they are keyed by purpose.)
   void propose(specula::NodeId node, specula::PhiloxRandom& rng, int width) {
     const specula::Distribution distribution =
         tree_.store(node, {weights_.bigram[tree_.token(node)], kVocab}, params_);

@@ -16,5 +16,5 @@
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
-    "specula: -ffast-math, -Ofast, -fassociative-math, -funsafe-math-optimizations and -ffinite-math-only reorder the sums or drop the checks for NaN that distributions rest on"
+    "specula: -ffast-math, -Ofast, -fassociative-math, -funsafe-math-optimizations and -ffinite-math-only reorder the sums or drop the checks for NaN that distributions rest on: compile the files that include it with -fno-fast-math"
 #endif
