@@ -143,7 +143,7 @@ TEST_CASE("uniform draws depend on every field of a key, both halves of the seed
     seen.insert(rng.words(key)), ++asked;
   };
   const RandomKey base{5, 3, RandomStream::draft, 2};
-  for (int stream = 0; stream < 7; ++stream)
+  for (int stream = 0; stream < 8; ++stream)
     ask(PhiloxRandom(1), {5, 3, static_cast<RandomStream>(stream), 2});
   for (int i = 0; i < 50; ++i) {
     ask(PhiloxRandom(1), {100 + i, 3, RandomStream::draft, 2});

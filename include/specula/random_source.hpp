@@ -78,6 +78,17 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
 
 }  // namespace detail
 
+/// What a random source draws a token from: weights that need not sum to 1. `tile_masses()` has a sum of
+/// weights per 512 tokens, in order; fill(tile, out) writes those 512 weights, 0 beyond the vocabulary.
+/// Examples: detail::TokenWeights, which TargetDistributions::weights() returns, and detail::Residual.
+template <class W>
+concept DrawWeights = requires(const W& weights, Token token, std::int32_t tile, float* out) {
+  { weights.vocab() } -> std::convertible_to<std::int32_t>;
+  { weights(token) } -> std::convertible_to<double>;
+  { weights.tile_masses() } -> std::convertible_to<std::span<const double>>;
+  weights.fill(tile, out);
+};
+
 /// A source of uniform draws, keyed by RandomKey. It draws from weights tile by tile.
 template <class C>
 concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
@@ -108,6 +119,9 @@ class PhiloxRandom {
   /// Draws a token with probability proportional to its weight; see detail::draw_two_level.
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
+    static_assert(DrawWeights<Weights>,
+                  "weights to draw from need vocab(), operator()(token), tile_masses() and fill(tile, out): "
+                  "see specula::DrawWeights");
     const detail::Words w = detail::words_of(key, seed_, sequence_);
     return detail::draw_two_level(weights, detail::uniform(w.x), detail::uniform(w.y));
   }

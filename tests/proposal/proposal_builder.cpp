@@ -538,6 +538,10 @@ TEST_CASE(
     tree.draw_shared(2, tree.store(2, row, {}), rng);
     CHECK(tree.token(3) == token);
     CHECK(tree.noise_key(2) == RandomKey{position + 1, 0, RandomStream::noise, 0});
+    CHECK(tree.own_key(2, 3) == RandomKey{position, tree.origin(), RandomStream::own,
+                                          static_cast<std::uint32_t>(3 * tree.capacity() + 2)});
+    CHECK_THROWS_AS(tree.own_key(2, -1), std::invalid_argument);
+    CHECK_THROWS_AS(tree.own_key(2, 1 << 24), std::invalid_argument);
   }
   CHECK(seen.size() == 4);
   tree.reset(0, 0);

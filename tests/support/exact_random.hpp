@@ -44,6 +44,7 @@ class ExactRandom {
   }
   template <class Weights>
   specula::Token draw(const Weights& weights, const specula::RandomKey& key) {
+    static_assert(specula::DrawWeights<Weights>);  // as PhiloxRandom requires
     std::vector<double> p(static_cast<std::size_t>(weights.vocab()));
     double total = 0;
     for (std::size_t x = 0; x < p.size(); ++x) total += p[x] = weights(static_cast<specula::Token>(x));

@@ -10,8 +10,8 @@
 namespace specula {
 
 /// The purpose of a uniform draw. `draft` and the review streams belong to the proposal; `noise` is
-/// deliberately shared between proposal and verification (see accept/gumbel_coupling.hpp); the others
-/// belong to verification.
+/// deliberately shared between proposal and verification (see accept/gumbel_coupling.hpp); `own` is for rules
+/// of your own; the others belong to verification.
 enum class RandomStream : std::uint32_t {
   sample,
   residual,
@@ -19,7 +19,8 @@ enum class RandomStream : std::uint32_t {
   draft,
   review_accept,
   review_residual,
-  noise
+  noise,
+  own
 };
 
 /// Names one uniform draw. `origin` increases in every round: without it, a uniform draw of the draft would
@@ -28,7 +29,7 @@ struct RandomKey {
   std::int32_t position = 0;  ///< of the token in question, in the whole text
   std::int32_t origin = 0;    ///< the root's position; 0 for RandomStream::sample and RandomStream::noise
   RandomStream stream = RandomStream::sample;  ///< the purpose of the draw
-  /// Accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0.
+  /// Accept: node id; draft, reviews: a counter of the round; noise: token / 4; own: any below 2^24; else 0.
   std::uint32_t index = 0;
 
   /// Equal in all fields.

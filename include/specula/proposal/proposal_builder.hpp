@@ -186,9 +186,10 @@ class ProposalBuilder : public TokenTree {
     return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds `token` as a child of `parent`, independently of uniform draws. `confidence` is the draft's
-  /// probability of it, for shapes and for display; no exact rule reads it. Siblings may share a token:
-  /// exact rules (but KSeq) accept the first, so nodes below the others are never reached.
+  /// Adds `token` as a child of `parent`; no uniform draw is made for it. Which token is chosen may depend on
+  /// what was drawn before it. `confidence` is the draft's probability of it, for shapes and for display; no
+  /// exact rule reads it. Siblings may share a token: exact rules (but KSeq) accept the first, so nodes below
+  /// the others are never reached.
   NodeId choose(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::chosen);
   }

@@ -91,6 +91,12 @@ class TokenTree {
   RandomKey sample_key(NodeId node) const { return detail::sample_key(origin_, depth(node)); }
   /// The key of the token after `node` where it is drawn from the residual after rejections.
   RandomKey residual_key(NodeId node) const { return detail::residual_key(origin_, depth(node)); }
+  /// The i-th further key of `node`, for a rule that needs more uniform draws than the library's. Throws
+  /// std::invalid_argument unless i is in [0, 2^24 / capacity() - 1].
+  RandomKey own_key(NodeId node, std::int32_t i) const {
+    detail::expect_in("TokenTree::own_key: i", i, 0, detail::kMostNodes / capacity_ - 1);
+    return {position(node), origin_, RandomStream::own, static_cast<std::uint32_t>(i * capacity_ + node)};
+  }
   /// The key of the noise of the token after `node`; index: token / 4.
   RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 
