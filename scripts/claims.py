@@ -42,6 +42,14 @@ def claims(root):
         p = max((p for p in load("paper_hass_t1")["pipelines"] if p["name"] != "autoregressive"), key=lambda p: p["speedup"])
         return f"{p['speedup']:.2f}x (`{p['name']}`)"
 
+    def rag():
+        """Of the plain draft's chain, of the same draft cost-aware, and of Max-Gram, on Spec-Bench's retrieval prompts."""
+        category = next(c for c in load("paper_spec_bench")["categories"] if c["name"] == "rag")
+        speed = {p["name"]: p["speedup"] for p in category["pipelines"]}
+        chain = next(n for n in speed if n.startswith("chain:small:"))
+        grams = next(n for n in speed if n.startswith("max-gram:"))
+        return f"{speed[chain]:.2f}x on retrieval, `cost-aware` {speed['cost-aware:chain:small']:.2f}x, Max-Gram {speed[grams]:.2f}x"
+
     def unless_missing(words):
         def said():
             try:
@@ -51,5 +59,5 @@ def claims(root):
         return said
 
     all_claims = {"llama.cpp": llama_cpp, "h100 chains": chains, "h100 trees": trees, "avx2 best": lambda: best("main_avx2"),
-                  "temperature 1": temperature_1}
+                  "temperature 1": temperature_1, "rag": rag}
     return {name: unless_missing(words) for name, words in all_claims.items()}
