@@ -56,6 +56,9 @@ specula::Conditioning ModelFolders::conditioned_on(const std::string& name) cons
 }
 
 void ModelFolders::check() const {
+  if (std::filesystem::is_regular_file(target_folder()) && target_folder().extension() == ".gguf")
+    throw UsageError(target_folder().string() +
+                     " is a GGUF file, which specula-llama runs: see docs/llama_cpp.md");
   if (!is_model(target_folder()))
     throw UsageError("no target: " + target_folder().string() + " has no config.json; " + list_models(root));
 }

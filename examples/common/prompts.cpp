@@ -158,8 +158,9 @@ PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSize
       ++taken;
     }
     if (taken == 0)
-      throw UsageError(group.name + ": --skip " + std::to_string(sizes.skip) + " and --dev " +
-                       std::to_string(sizes.dev) + " leave no prompt to report on");
+      throw UsageError(group.name + ": of " + std::to_string(group.seen) +
+                       (group.seen == 1 ? " prompt" : " prompts") + ", --skip " + std::to_string(sizes.skip) +
+                       " and --dev " + std::to_string(sizes.dev) + " leave no prompt to report on");
   }
   return split;
 }

@@ -182,7 +182,9 @@ int run(int argc, char** argv) {
   costs.merge(cost_coefficients(outcomes));
   const auto shown = std::span(outcomes).first(names.size());
   const auto all = all_figures(shown, costs, work.costs);
-  std::cout << to_table(all);
+  std::cout << to_table(all) << "columns: docs/measuring.md";
+  if (test.tokens.size() < 20) std::cout << "; intervals of fewer than 20 prompts are too narrow";
+  std::cout << '\n';
   auto settings = settings_json(options, work, test.tokens.size(), dev.left_out + test.left_out);
   for (const auto& name : options.against) {
     if (test.tokens.size() < 2) throw UsageError("--against needs at least two prompts");

@@ -242,7 +242,7 @@ also '^against chain:small:[23] '
 also '^chain:small:[23] .*2/2'
 expect 0 '"picked": "chain:small:[23]"' cat "$scratch/searched.json"
 also '"dev": 2'
-expect 2 'default.jsonl: --skip 30 and --dev 10 leave no prompt to report on' "${search[@]}" --skip 30 --search 'chain:{2,3}'
+expect 2 'default.jsonl: of 40 prompts, --skip 30 and --dev 10 leave no prompt to report on' "${search[@]}" --skip 30 --search 'chain:{2,3}'
 expect 2 "no prompt is of the category 'poems'" "${search[@]}" --categories poems
 expect 2 'no model .tiny' "${search[@]}" --search 'chain:{small,tiny}' --dry-run
 head -c 9000 /dev/zero | tr '\0' 'x' >"$scratch/long.txt"

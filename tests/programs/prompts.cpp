@@ -91,10 +91,12 @@ TEST_CASE("an error names the file and the category of a split without prompts t
   const PromptFile file("few", two_categories(2));
   const std::string name = file.file.string();
   CHECK_THROWS_WITH_AS(split_prompts({name}, {.skip = 1, .dev = 3}),
-                       (name + ": --skip 1 and --dev 3 leave no prompt to report on").c_str(), UsageError);
-  CHECK_THROWS_WITH_AS(split_prompts({name}, {.dev = 2, .by_category = true}),
-                       (name + ", category a: --skip 0 and --dev 2 leave no prompt to report on").c_str(),
+                       (name + ": of 4 prompts, --skip 1 and --dev 3 leave no prompt to report on").c_str(),
                        UsageError);
+  CHECK_THROWS_WITH_AS(
+      split_prompts({name}, {.dev = 2, .by_category = true}),
+      (name + ", category a: of 2 prompts, --skip 0 and --dev 2 leave no prompt to report on").c_str(),
+      UsageError);
 }
 
 TEST_CASE("MT-bench and Spec-Bench as they are published") {
