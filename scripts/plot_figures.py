@@ -315,7 +315,7 @@ def speedup(main):
     return Plot(
         "Speedup by method, with 95% intervals",
         [f"Wall clock against plain decoding ({plain['tokens_per_second']:.0f} tokens/s), {temperature(main)}; {prompts_of(main)}",
-         f"Model pack's target, {where(main)}"],
+         f"The repository's target of 26 million parameters, {where(main)}"],
         f"Bar chart of the speedup over plain decoding by method, wall clock with 95% intervals, {prompts_of(main)}: "
         + listed([f"{label} {times(value)}" for label, value, *_ in rows]) + ".",
         30 * len(rows) + BARS_BELOW,
@@ -328,7 +328,7 @@ def mat(main):
     return Plot(
         "Tokens per pass of the target (MAT), with 95% intervals",
         [f"Accepted draft tokens and the token after them, on average; {temperature(main)}, {prompts_of(main)}",
-         f"Model pack's target, {where(main)}"],
+         f"The repository's target of 26 million parameters, {where(main)}"],
         f"Bar chart of MAT, the mean number of tokens per pass of the target, by method, with 95% intervals, {prompts_of(main)}: "
         + listed([f"{label} {value:.2f}" for label, value, *_ in rows]) + ".",
         30 * len(rows) + BARS_BELOW,
@@ -353,7 +353,7 @@ def speedup_by_task(main, mt_bench, spec):
         "Speedup by method and task, with 95% intervals",
         ["Over plain decoding (dashed line); orange: slower than it. In brackets: prompts. The five on the right are "
          "Spec-Bench's; its summarization and RAG prompts are longer than the rows that the drafts were trained on",
-         f"Model pack's target, {where(main, mt_bench, spec)}"],
+         f"The repository's target of 26 million parameters, {where(main, mt_bench, spec)}"],
         f"Speedups over plain decoding of {len(labels)} methods on {len(columns)} tasks. The fastest of each task: {'; '.join(best)}. "
         f"Slower than plain decoding: {'; '.join(slow)}.",
         38 * len(labels) + 96 + 14,
@@ -443,7 +443,7 @@ def mat_by_nodes(heads, cape):
         "MAT and speedup by the number of draft tokens",
         [f"MAT: tokens per pass of the target. 95% intervals; {temperature(heads)}",
          f"HASS and EAGLE: {heads['prompts']} prompts (GSM8K, HumanEval); GLIDE: {cape['prompts']}",
-         f"Model pack's target, {where(heads, cape)}"],
+         f"The repository's target of 26 million parameters, {where(heads, cape)}"],
         "MAT and speedup against the number of draft tokens per pass. MAT rises with it, the speedup falls: HASS "
         + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in hass])
         + "; GLIDE with CAPE " + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in series[3][3]]) + ".",
@@ -527,7 +527,7 @@ def acceptance_by_depth(main):
     return Plot(
         "Acceptance rate by depth of the draft token",
         [f"Of draft tokens whose parent was accepted, in chains; {temperature(main)}, {prompts_of(main)}",
-         f"Model pack's target, {where(main)}",
+         f"The repository's target of 26 million parameters, {where(main)}",
          "No intervals by depth in the data; the axis begins at 50%"],
         "Acceptance rate by depth, first to last: " + listed([f"{label} {' '.join(f'{a:.2f}' for a in depths(label))}" for label in chains]) + ".",
         10 + 330 + BARS_BELOW, draw)
@@ -648,7 +648,7 @@ def hass_gain(greedy, sampled):
         "What HASS gains over EAGLE, by shape of the proposal",
         ["Ratios of tau (tokens per pass) and of speed on the same prompts, with 95% intervals; dashed: no gain",
          f"Greedy: {greedy['prompts']} prompts, {inputs_of(greedy)}; temperature 1: {sampled['prompts']} prompts, {inputs_of(sampled)}",
-         f"Model pack's target, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {commits(greedy, sampled)}"],
+         f"The repository's target of 26 million parameters, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {commits(greedy, sampled)}"],
         "Gain of HASS over EAGLE in tau and in speed: " + "; ".join(
             f"{label}: greedy {both[0][label][0][0]:+.1f}% and {both[0][label][1][0]:+.1f}%, temperature 1 {both[1][label][0][0]:+.1f}% and "
             f"{both[1][label][1][0]:+.1f}%" for label in labels) + ".",
@@ -670,7 +670,7 @@ def cape(data):
     return Plot(
         "CAPE, fixed widths and beams over GLIDE's draft",
         [f"With 95% intervals; {temperature(data)}, {prompts_of(data)}. Dashed: plain decoding",
-         f"Model pack's target, {where(data)}"],
+         f"The repository's target of 26 million parameters, {where(data)}"],
         "Shapes over GLIDE's draft: " + "; ".join(f"{x}: MAT {rows[x]['mat']:.2f}, {rows[x]['mean_proposed']:.1f} draft tokens, {times(rows[x]['speedup'])}"
                                                   for x in labels) + ".",
         28 + 38 * len(labels) + 14, draw)
@@ -758,7 +758,7 @@ def cascades_costs(ms, pw):
         "Cascades by the paper's costs, and on this machine",
         ["The best of each kind by SWI with costs MS (by parameters) and PW (of earlier work), with 95% intervals",
          "SWI takes nodes as free; here they cost time. Orange: slower than plain decoding (dashed)",
-         f"Model pack's target, {prompts_of(ms)}, {temperature(ms)}", where(ms, pw)],
+         f"The repository's target of 26 million parameters, {prompts_of(ms)}, {temperature(ms)}", where(ms, pw)],
         "SWI with the paper's costs, and measured speedup, of the best pipelines: "
         + "; ".join(f"{x} SWI {a[0]:.2f}, {times(b[0])}" for x, a, b in zip(labels, swi, speed)) + ".",
         28 + 36 * len(labels) + 14, draw)
