@@ -54,7 +54,7 @@ def claims(root):
         def said():
             try:
                 return words()
-            except FileNotFoundError:
+            except (FileNotFoundError, StopIteration):
                 return None
         return said
 

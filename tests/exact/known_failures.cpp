@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -162,10 +164,16 @@ struct EitherRule {
   }
 };
 
+/// Weights of up to 512 tokens: one tile.
 struct DenseWeights {
   std::vector<double> w;
+  double total = std::accumulate(w.begin(), w.end(), 0.0);
   std::int32_t vocab() const { return static_cast<std::int32_t>(w.size()); }
   double operator()(Token x) const { return w[static_cast<std::size_t>(x)]; }
+  std::span<const double> tile_masses() const { return {&total, 1}; }
+  void fill(std::int32_t, float* out) const {
+    std::fill_n(std::copy(w.begin(), w.end(), out), detail::kTile - vocab(), 0.0f);
+  }
 };
 
 /// Traversal reimplemented, optionally with the weight min(1, S / (1 - q)) after a
