@@ -1,6 +1,8 @@
 """Figures within sentences, which scripts/pages writes between `<!-- figure: NAME -->` and `<!-- end -->`. Standard library only."""
 import json
 
+from methods import Missing, Row
+
 
 def claims(root):
     """NAME to a function that returns the words, or None if a file of figures is not there."""
@@ -44,17 +46,15 @@ def claims(root):
 
     def rag():
         """Of the plain draft's chain, of the same draft cost-aware, and of Max-Gram, on Spec-Bench's retrieval prompts."""
-        category = next(c for c in load("paper_spec_bench")["categories"] if c["name"] == "rag")
-        speed = {p["name"]: p["speedup"] for p in category["pipelines"]}
-        chain = next(n for n in speed if n.startswith("chain:small:"))
-        grams = next(n for n in speed if n.startswith("max-gram:"))
-        return f"{speed[chain]:.2f}x on retrieval, `cost-aware` {speed['cost-aware:chain:small']:.2f}x, Max-Gram {speed[grams]:.2f}x"
+        chain, cost_aware, grams = (Row(figures, "paper_spec_bench", label).of("rag").p["speedup"]
+                                    for label in ("draft model, chain", "draft model, cost-aware", "Max-Gram"))
+        return f"{chain:.2f}x on retrieval, `cost-aware` {cost_aware:.2f}x, Max-Gram {grams:.2f}x"
 
     def unless_missing(words):
         def said():
             try:
                 return words()
-            except (FileNotFoundError, StopIteration):
+            except (FileNotFoundError, Missing):
                 return None
         return said
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include <specula/accept/target_distributions.hpp>
 #include <specula/dot.hpp>
 
 #include "files.hpp"
@@ -53,14 +54,6 @@ int run_dot(const std::string& file, const std::string& svg) {
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return -1;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
-}
-
-/// Softmax probability at temperature 1, as the draft's confidences are.
-double probability(std::span<const float> row, specula::Token token) {
-  const float largest = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (const float logit : row) sum += std::exp(static_cast<double>(logit - largest));
-  return std::exp(static_cast<double>(row[static_cast<std::size_t>(token)] - largest)) / sum;
 }
 
 /// Bytes as a JSON string of characters U+0000 to U+00FF: tokens need not be whole characters of UTF-8.
@@ -140,11 +133,15 @@ void Trace::add_target_probs(specula::AnyModel& target) {
       target.append(context.subspan(from, std::min(kChunk, context.size() - from)));
     for (Round& round : text.rounds) {
       const specula::LogitsView rows = target.extend(round.tokens, round.parents);
+      specula::VerifyWorkspace workspace(rows.vocab, rows.rows);
+      const specula::TargetDistributions distributions(rows, {}, workspace);  // at temperature 1, as confidences
+      std::vector<specula::Distribution> after;
+      for (specula::NodeId n = 0; n < rows.rows; ++n) after.push_back(distributions[n]);
       round.target_probs.assign(1, 1.0);
       for (std::size_t n = 1; n < round.tokens.size(); ++n)
-        round.target_probs.push_back(probability(rows.row(round.parents[n]), round.tokens[n]));
-      round.target_probs.push_back(
-          probability(rows.row(round.result.accepted.back()), round.result.next_token));
+        round.target_probs.push_back(after[static_cast<std::size_t>(round.parents[n])](round.tokens[n]));
+      const auto last = static_cast<std::size_t>(round.result.accepted.back());
+      round.target_probs.push_back(after[last](round.result.next_token));
       target.commit(round.result.accepted);
     }
   }

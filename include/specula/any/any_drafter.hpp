@@ -22,6 +22,8 @@ class AnyDrafter {
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return drafter_->capacity(); }      ///< tokens and nodes that it can hold
   Usage usage() const { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
+  /// Whether the drafter says that its text is in the cache of `model`.
+  bool works_in(const void* model) const { return drafter_->works_in(model); }
   /// Begins a text that shares `n` tokens with the last one.
   void truncate(std::int32_t n) { drafter_->truncate(n); }
   /// Brings it to the text `context` followed by `draft_tokens`; see Drafter.
@@ -35,6 +37,7 @@ class AnyDrafter {
     virtual std::int32_t vocab_size() const = 0;
     virtual std::int32_t capacity() const = 0;
     virtual Usage usage() const = 0;
+    virtual bool works_in(const void* model) const = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual void sync(Tokens context, Tokens draft_tokens) = 0;
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
@@ -45,6 +48,10 @@ class AnyDrafter {
     std::int32_t vocab_size() const override { return own.vocab_size(); }
     std::int32_t capacity() const override { return own.capacity(); }
     Usage usage() const override { return own.usage(); }
+    bool works_in(const void* model) const override {
+      if constexpr (NamesItsModel<D>) return own.works_in(model);
+      return false;
+    }
     void truncate(std::int32_t n) override { own.truncate(n); }
     void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }
     LogitsView extend(Tokens tokens, Nodes parents) override { return own.extend(tokens, parents); }

@@ -1,4 +1,6 @@
-// Sampling, which chooses between sample-and-match and traversal.
+// Sampling, which chooses between sample-and-match and traversal. Each rule of the header has a test of its
+// own: greedy, sample_and_match, rejection, traversal, block; the verifier that they share: residual,
+// target_distributions.
 #include <specula/accept/exact_rules.hpp>
 
 #include <doctest/doctest.h>
