@@ -235,7 +235,7 @@ void race(const Racer& plain, const Racer& speculating, std::span<const RaceProm
   }
   if (!all_same) result += " (" + difference + ")";
   out << '\n' << paint.bold("speculation: " + sum + ", " + result) << '\n';
-  if (runs == 1 && one.seconds < 1)
+  if (runs == 1 && one.seconds < 0.5)
     out << paint.dim("Plain decoding took " + fixed(one.seconds, 2) +
                      " s, too little for a reliable ratio: --runs 9 gives a median")
         << '\n';
