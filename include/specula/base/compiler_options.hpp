@@ -1,4 +1,4 @@
-// Compiler requirements of specula's headers: the vector extensions of GCC and Clang, C++20, and
+// Compiler requirements of specula's headers: the vector extensions of GCC and Clang, C++20, exceptions, and
 // floating-point arithmetic without -ffast-math.
 #pragma once
 
@@ -9,6 +9,10 @@
 #if __cplusplus < 202002L
 #error "specula needs C++20: compile with -std=c++20"
 #include "specula needs C++20"  // no such file: stops g++ and clang, which continue after an #error
+#endif
+#if !defined(__cpp_exceptions)
+#error "specula reports errors by exceptions: compile without -fno-exceptions"
+#include "specula reports errors by exceptions"  // stops as above
 #endif
 
 // clang 14 defines no macro under -fassociative-math or -funsafe-math-optimizations alone: the headers

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "specula/base/philox.hpp"
@@ -33,7 +34,8 @@ struct NoiseBody {
   using Floats = typename V::Floats;
   using Words = typename V::Words;
   using Wides = typename V::Wides;
-  static constexpr int kWidth = V::kWidth, kParts = V::kParts;  // 16 counters
+  static constexpr int kWidth = V::kWidth, kParts = V::kParts;
+  using Counters = Words[std::size_t{kParts}];  // a word of each of 16
 
   [[gnu::always_inline]] static inline std::uint64_t block(const NoiseCounter& at, const float* weights,
                                                            float bound, std::uint32_t* words) {
@@ -45,7 +47,7 @@ struct NoiseBody {
       any |= V::template compare<V::Order::above>(w * limit, least);
     }
     if (!any) return 0;
-    Words x0[kParts], x1[kParts], x2[kParts], x3[kParts];
+    Counters x0, x1, x2, x3;
     SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {
       x0[j] = Words{} + at.first[0], x1[j] = Words{} + at.first[1], x3[j] = Words{} + at.first[3];
       // Lane 4 l + e has counter e * (lanes / 4) + l, so that interleaving within 128 bits orders them in the
@@ -74,7 +76,7 @@ struct NoiseBody {
         V::store(words + i, made[k]);
         Floats w;
         V::load(w, weights + i);
-        const Floats time = __builtin_convertvector((typename V::Ints)(~made[k] >> 8), Floats) * 0x1p-24f;
+        const Floats time = __builtin_convertvector(typename V::Ints(~made[k] >> 8), Floats) * 0x1p-24f;
         bits |= std::uint64_t{V::template compare<V::Order::at_least>(w * limit, time)} << i;
       }
     }
@@ -88,9 +90,9 @@ struct NoiseBody {
     const Words m = Words{} + multiplier;
     Wides even, odd;
     V::multiply_even(even, x, m);
-    V::multiply_even(odd, (Words)((Wides)x >> 32), m);
-    V::blend_odd(high, (Words)(even >> 32), (Words)odd);
-    V::blend_odd(low, (Words)even, (Words)(odd << 32));
+    V::multiply_even(odd, Words(Wides(x) >> 32), m);
+    V::blend_odd(high, Words(even >> 32), Words(odd));
+    V::blend_odd(low, Words(even), Words(odd << 32));
   }
 };
 

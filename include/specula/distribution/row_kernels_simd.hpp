@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -19,11 +20,12 @@ struct RowBodies {
   using Floats = typename V::Floats;
   static constexpr std::int32_t kWidth = V::kWidth;
   static constexpr int kSums = kColumns / kWidth;  // registers that hold a tile's columns
+  using Sums = Floats[std::size_t{kSums}];
 
   [[gnu::always_inline]] static inline float maximum(const float* logits) {
     constexpr int kBest = 64 / kWidth;  // registers at once
     // A comparison returns its second operand where either is NaN, so NaN needs a test of its own.
-    Floats best[kBest], l[kBest];
+    Floats best[std::size_t{kBest}], l[std::size_t{kBest}];
     typename V::Nans nans{};
     SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) V::load(best[j], logits + j * kWidth);
     SPECULA_UNROLL_LANES for (int j = 0; j < kBest; j += 2) V::find_nans(nans, best[j], best[j + 1]);
@@ -51,7 +53,7 @@ struct RowBodies {
       const bool large = !V::kFused || std::abs(out[t].unit) >= 0x1p22;
       const Lanes lanes{(large ? top : 0) - Floats{}, factor - Floats{},
                         (large ? -out[t].rest : static_cast<float>(out[t].unit)) - Floats{}, Floats{}};
-      Floats sums[kSums];
+      Sums sums;
       const float ahead =
           large ? columns<true>(lanes, logits, next, sums) : columns<false>(lanes, logits, next, sums);
       out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
@@ -61,7 +63,7 @@ struct RowBodies {
 
   [[gnu::always_inline]] static inline double fill(const float* logits, const Exponent& e, float* weights) {
     const Lanes lanes(e);
-    Floats sums[kSums]{};
+    Sums sums{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         Floats w;
@@ -75,7 +77,7 @@ struct RowBodies {
   [[gnu::always_inline]] static inline double subtract(float* weights, const float* less, float keep,
                                                        float take) {
     const Floats a = keep - Floats{}, b = take - Floats{};
-    Floats sums[kSums]{};
+    Sums sums{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
@@ -93,7 +95,7 @@ struct RowBodies {
                                                          float take) {
     const Lanes lanes(e), others(f);
     const Floats a = keep - Floats{}, b = take - Floats{};
-    Floats sums[kSums]{};
+    Sums sums{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
@@ -110,7 +112,7 @@ struct RowBodies {
                                                     float take, float* out) {
     const Lanes lanes(e), others(f);
     const Floats a = keep - Floats{}, b = take - Floats{};
-    Floats sums[kSums]{};
+    Sums sums{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
@@ -178,7 +180,7 @@ struct RowBodies {
   /// Sums of a tile's columns; returns the maximum of `next`.
   template <bool large>
   [[gnu::always_inline]] static inline float columns(const Lanes& lanes, const float* logits,
-                                                     const float* next, Floats (&sums)[kSums]) {
+                                                     const float* next, Sums& sums) {
     Floats even = Floats{} - std::numeric_limits<float>::infinity(), odd = even;
     for (std::int32_t j = 0; j < kSums; ++j) {
       const std::int32_t column = kWidth * j;
@@ -212,11 +214,11 @@ struct RowBodies {
     V::raise(w, Floats{});
   }
   /// The sum of the columns: halves, 64, 32, ..., 1.
-  [[gnu::always_inline]] static inline double halve(Floats (&sums)[kSums]) {
+  [[gnu::always_inline]] static inline double halve(Sums& sums) {
     SPECULA_UNROLL_LANES for (int half = kSums / 2; half >= V::kParts; half /= 2) {
       SPECULA_UNROLL_LANES for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
     }
-    Floats block[V::kParts];
+    typename V::Block block;
     SPECULA_UNROLL_LANES for (int part = 0; part < V::kParts; ++part) block[part] = sums[part];
     return static_cast<double>(V::sum(block));
   }

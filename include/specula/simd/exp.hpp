@@ -53,7 +53,7 @@ template <Isa isa, bool bounded>
     f = y - n;
     polynomial<isa>(p, f, 1);
     // NaN converts to 0x80000000, which is shifted out: p, also NaN, is unchanged.
-    p = (Floats)((Words)p + ((Words) __builtin_convertvector(n, typename V::Ints) << 23));
+    p = Floats(Words(p) + (Words(__builtin_convertvector(n, typename V::Ints)) << 23));
     y = y < -126.0f ? Floats{} : p;
     if constexpr (bounded) y = l < least ? Floats{} : y;
     return;
@@ -67,7 +67,7 @@ template <Isa isa, bool bounded>
   const Floats shifted = y + kRound;
   n = shifted - kRound, f = y - n;
   polynomial<isa>(p, f, 0.5f);
-  p = p * (Floats)((Words)shifted << 23);
+  p = p * Floats(Words(shifted) << 23);
   y = y < -126.0f ? Floats{} : p;
 }
 template <Isa isa>
@@ -95,7 +95,7 @@ template <Isa isa>
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  x = p * (Floats)((__builtin_convertvector(n, Ints) + 127) << 23);
+  x = p * Floats((__builtin_convertvector(n, Ints) + 127) << 23);
   V::select(x, below, Floats{});
 }
 

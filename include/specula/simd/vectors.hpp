@@ -53,6 +53,7 @@ struct Vectors {
   using Ints = typename Register<kBytes>::Ints;
   using Words = typename Register<kBytes>::Words;
   using Wides = typename Register<kBytes>::Wides;
+  using Block = Floats[std::size_t{kParts}];  ///< 16 lanes
 
   template <class Vector, class T>
   [[gnu::always_inline]] static inline void load(Vector& out, const T* from) {
@@ -65,7 +66,7 @@ struct Vectors {
     std::memcpy(to, &from, sizeof(Vector));
   }
   [[gnu::always_inline]] static inline void select(Floats& out, const Ints& where, const Floats& then) {
-    out = (Floats)((where & (Ints)then) | (~where & (Ints)out));
+    out = Floats((where & Ints(then)) | (~where & Ints(out)));
   }
   /// out = max(out, a), and `a` where either is NaN.
   [[gnu::always_inline]] static inline void raise(Floats& out, const Floats& a) {
@@ -115,9 +116,9 @@ struct Vectors {
     if constexpr (kBytes > 16)
       __asm__("vpmuludq %2, %1, %0" : "=v"(out) : "v"(a), "vm"(b));
     else
-      out = (Wides)__builtin_ia32_pmuludq128((Ints)a, (Ints)b);
+      out = Wides(__builtin_ia32_pmuludq128(Ints(a), Ints(b)));
 #else
-    out = ((Wides)a & 0xFFFFFFFFu) * ((Wides)b & 0xFFFFFFFFu);
+    out = (Wides(a) & 0xFFFFFFFFu) * (Wides(b) & 0xFFFFFFFFu);
 #endif
   }
 
@@ -147,16 +148,16 @@ struct Vectors {
   /// Within each 128 bits: low = a0 a1 b0 b1, high = a2 a3 b2 b3.
   [[gnu::always_inline]] static inline void interleave_pairs(Words& low, Words& high, const Words& a,
                                                              const Words& b) {
-    const Wides wide_a = (Wides)a, wide_b = (Wides)b;
+    const Wides wide_a = Wides(a), wide_b = Wides(b);
     if constexpr (kWidth == 4) {
-      low = (Words)__builtin_shufflevector(wide_a, wide_b, 0, 2);
-      high = (Words)__builtin_shufflevector(wide_a, wide_b, 1, 3);
+      low = Words(__builtin_shufflevector(wide_a, wide_b, 0, 2));
+      high = Words(__builtin_shufflevector(wide_a, wide_b, 1, 3));
     } else if constexpr (kWidth == 8) {
-      low = (Words)__builtin_shufflevector(wide_a, wide_b, 0, 4, 2, 6);
-      high = (Words)__builtin_shufflevector(wide_a, wide_b, 1, 5, 3, 7);
+      low = Words(__builtin_shufflevector(wide_a, wide_b, 0, 4, 2, 6));
+      high = Words(__builtin_shufflevector(wide_a, wide_b, 1, 5, 3, 7));
     } else {
-      low = (Words)__builtin_shufflevector(wide_a, wide_b, 0, 8, 2, 10, 4, 12, 6, 14);
-      high = (Words)__builtin_shufflevector(wide_a, wide_b, 1, 9, 3, 11, 5, 13, 7, 15);
+      low = Words(__builtin_shufflevector(wide_a, wide_b, 0, 8, 2, 10, 4, 12, 6, 14));
+      high = Words(__builtin_shufflevector(wide_a, wide_b, 1, 9, 3, 11, 5, 13, 7, 15));
     }
   }
 
@@ -200,7 +201,7 @@ struct Vectors {
   }
 
   /// Sum of 16 lanes in one fixed order: halves, 8, 4, 2, 1.
-  [[gnu::always_inline]] static inline float sum(const Floats (&x)[kParts]) {
+  [[gnu::always_inline]] static inline float sum(const Block& x) {
     if constexpr (kWidth == 4) {
       return sum4((x[0] + x[2]) + (x[1] + x[3]));
     } else {
@@ -245,7 +246,7 @@ struct Vectors {
     }
 #endif
 #if SPECULA_X86
-    Four quarter[kWidth / 4];
+    Four quarter[std::size_t{kWidth / 4}];
     std::memcpy(quarter, &where, sizeof(where));
     SPECULA_UNROLL_LANES for (int i = 0; i < kWidth / 4; ++i) mask |=
         static_cast<std::uint32_t>(__builtin_ia32_movmskps(quarter[i])) << 4 * i;

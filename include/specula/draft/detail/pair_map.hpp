@@ -66,7 +66,7 @@ class PairMap {
         0x9E3779B97F4A7C15ull;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull;
     const std::size_t mask = slots_.size() - 1;
-    auto i = static_cast<std::size_t>(hash >> 32) & mask;
+    std::size_t i = (hash >> 32) & mask;
     while (slots_[i].a != kFree && (slots_[i].a != a || slots_[i].b != b)) i = (i + 1) & mask;
     return i;
   }
