@@ -2,18 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include <specula/base/fields.hpp>
+
 namespace specula_examples {
 
-/// `value` with `digits` after the point.
-inline std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+using specula::detail::fixed;
 
 inline constexpr std::size_t kTableWidth = 100;
 

@@ -19,6 +19,13 @@ TEST_CASE("expect_in takes the ends of the range, and refuses what is beyond the
                        "x is nan, must be in [0, 0.5]", std::invalid_argument);
 }
 
+TEST_CASE("fixed() rounds as printf does, and pads") {
+  CHECK(fixed(0.125, 2) == "0.12");
+  CHECK(fixed(-2.5, 1, 6) == "  -2.5");
+  CHECK(fixed(std::numeric_limits<double>::max(), 2).size() == 312);
+  CHECK(fixed(std::numeric_limits<double>::quiet_NaN(), 2, 4) == " nan");
+}
+
 TEST_CASE("expect_all_in names the first bad entry") {
   expect_all_in("counts", std::array{0, 2}, 0, 2);
   CHECK_THROWS_WITH_AS(expect_all_in("counts", std::array{0, 3, 4}, 0, 2),

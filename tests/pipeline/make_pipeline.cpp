@@ -5,12 +5,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <map>
+#include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <specula/specula.hpp>
 
+#include "comma_locale.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -72,6 +78,45 @@ std::string complaint(const std::string& name) {
   return "";
 }
 
+/// NAME:KEY= for each pipeline, cost-aware ones too, and each option that its syntax names.
+std::vector<std::string> all_options() {
+  std::vector<std::string> out;
+  const std::regex option("[:|]([a-z-]+)=");
+  for (const PipelineEntry& entry : pipeline_entries()) {
+    const std::string usage = entry.usage;
+    for (auto it = std::sregex_iterator(usage.begin(), usage.end(), option); it != std::sregex_iterator();
+         ++it)
+      for (const std::string before : {"", "cost-aware:"})
+        if (before.empty() || entry.prepare_cost_aware)
+          out.push_back(before + entry.name + ":" + it->str(1) + "=");
+  }
+  return out;
+}
+
+/// Values of which every option takes at least one.
+const std::vector<std::string> kValues{"0.5",     "0.3-0.6-0.8", "0.75-0.25", "7-5-3-1", "4-0-10",
+                                       "2.5",     "1e-3",        "1.5",       "2",       "0",
+                                       "0-1-0.0", "1-3",         "yes",       "sampled", "token",
+                                       "gumbel",  "table",       "both",      "sample",  "threshold"};
+
+/// A text of which no part may get by unnoticed: refused in one line, by a PipelineError that names its
+/// beginning.
+void check_refused(const std::string& text) {
+  CAPTURE(text.substr(0, 80));
+  std::string said;
+  try {
+    prepare_pipeline(text);
+  } catch (const PipelineError& error) {
+    said = error.what();
+  }
+  CAPTURE(said.substr(0, 2000));
+  const std::size_t shown = std::min({text.find(':'), text.find('\0'), text.size(), std::size_t{20}});
+  CHECK(said.find("pipeline '" + text.substr(0, shown)) != std::string::npos);
+  CHECK(said.size() < 1500);
+  CHECK(said.find('\n') == std::string::npos);
+  CHECK(std::strlen(said.c_str()) == said.size());
+}
+
 }  // namespace
 
 TEST_CASE("a pipeline by name gives the text of the Speculator that it stands for") {
@@ -109,6 +154,135 @@ TEST_CASE("errors name the pipeline and the missing capability of its model") {
   CHECK(complaint("asd") == "pipeline 'asd': the target cannot leave layers out");
   CHECK(complaint("max-gram:bigram=table")
             .starts_with("pipeline 'max-gram:bigram=table': bigram=table: there is no"));
+}
+
+TEST_CASE("numbers of every option of every pipeline are read alike in every locale") {
+  const auto outcomes = [] {
+    std::vector<std::string> all;
+    for (const std::string& option : all_options())
+      for (const std::string& value : kValues) try {
+          const PipelineFactory factory = prepare_pipeline(option + value);
+          all.push_back("taken: " + std::to_string(factory.max_nodes));
+        } catch (const PipelineError& error) {
+          all.push_back(error.what());
+        }
+    return all;
+  };
+  const std::vector<std::string> plain = outcomes();
+  std::size_t at = 0;
+  for (const std::string& option : all_options()) {
+    int taken = 0;
+    for (std::size_t v = 0; v < kValues.size(); ++v)
+      taken += plain[at].starts_with("taken") || plain[at].find("not lossless") != std::string::npos, ++at;
+    CAPTURE(option);
+    if (!option.starts_with("cost-aware:"))
+      CHECK((taken > 0 || option.ends_with("lenient=")));  // it is lossy
+  }
+  const specula_test::CommaLocale comma;
+  if (!comma.in_c()) MESSAGE("C's locale is not tested: localedef makes none");
+  CHECK(outcomes() == plain);
+  for (const std::string& option : all_options())
+    for (const std::string value : {"0,5", "1,5", "2,0"}) check_refused(option + value);
+}
+
+TEST_CASE("no option of any pipeline takes half a number, or another way to write one") {
+  using namespace std::string_literals;
+  for (const std::string& option : all_options())
+    for (const std::string& value : {"0.5\0junk"s,
+                                     "1\0"s,
+                                     "\0"s,
+                                     "0x1"s,
+                                     "0x1p-1"s,
+                                     "inf"s,
+                                     "infinity"s,
+                                     "nan"s,
+                                     "nan(1)"s,
+                                     " 0.5"s,
+                                     " 1"s,
+                                     "1 "s,
+                                     "+1"s,
+                                     "+0.5"s,
+                                     "\t1"s,
+                                     "1\n"s,
+                                     "1e999"s,
+                                     "1e-999"s,
+                                     "-1e999"s,
+                                     std::string(400, '9'),
+                                     std::string(5000, '1'),
+                                     "0." + std::string(4000, '3') + "x"})
+      check_refused(option + value);
+  for (const std::string& bad : {"chain:small\0"s, "chain\0:small"s, "\0"s, "chain:1\0"s, "chain:sm\nall"s})
+    check_refused(bad);
+}
+
+TEST_CASE("a long text is an error of one line, in little time") {
+  const auto before = std::chrono::steady_clock::now();
+  const auto many = [](const std::string& part, std::size_t bytes) {
+    std::string text;
+    while (text.size() < bytes) text += part;
+    return text;
+  };
+  for (const std::size_t size : {std::size_t{4000}, std::size_t{300'000}}) {
+    check_refused(many("c", size));
+    for (const PipelineEntry& entry : pipeline_entries()) {
+      const std::string name = entry.name;
+      for (const char* part : {":w", ":longer-word", ":1", ":k=v", ":exit=0.5", ":", "\xC3\xA4"})
+        check_refused(name + many(part, size));
+      for (const char* part : {"0.", "0-", "1"}) {
+        check_refused(name + ":choices=0-" + many(part, size));
+        if (size > PipelineSpec::kMaxLength) check_refused(name + ":" + many(part, size));
+      }
+    }
+  }
+  check_refused(many("c", 10'000'000));
+  // Seconds of margin for sanitizers and loaded machines; a part of these alone took minutes.
+  CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(60));
+  const std::string longest = "chain:small:exit=0." + std::string(PipelineSpec::kMaxLength - 19, '3');
+  CHECK(prepare_pipeline(longest).max_nodes > 1);
+  check_refused(longest + '3');
+  CHECK(detail::quoted("\xC3\xA4") == "'\xC3\xA4'");
+  CHECK(detail::cut("ab\xC3\xA4", 3) == "ab...");
+}
+
+TEST_CASE("what a text asks of the vocabulary is refused with the text, before the first round") {
+  Toys toys;  // 12 tokens
+  int built = 0, refused = 0;
+  const auto check = [&](const std::string& text) {
+    CAPTURE(text);
+    try {
+      PhiloxRandom rng(3);
+      const auto pipeline = make_pipeline(text, toys);
+      ++built;
+      pipeline->start(kPrompt);
+      for (int round = 0; round < 2; ++round) pipeline->step(rng);
+    } catch (const PipelineError& error) {
+      ++refused;
+      CHECK(std::string(error.what()).starts_with("pipeline '" + text + "': "));
+    }
+  };
+  for (const std::string& option : all_options())
+    for (const std::string value :
+         {"0-11", "0-12", "0-0.12", "1023", "63", "64", "1", "1-1-1-63", "1000", "256-256-256"})
+      check(option + value), check(option + value + ":lossy=yes");
+  for (const PipelineEntry& entry : pipeline_entries())
+    for (const std::string sizes : {":64", ":64:64", ":13:13:13", ":64:63:1024", ":1", ":256:256"}) {
+      check(entry.name + sizes);
+      if (entry.prepare_cost_aware) check(std::string("cost-aware:") + entry.name + sizes);
+    }
+  CHECK(built > 100);
+  CHECK(refused > 100);
+  CHECK(complaint("static-tree:choices=0-12") ==
+        "pipeline 'static-tree:choices=0-12': choices has the rank 12, must be below the target's 12 tokens");
+  class Odd final : public PipelineModels {  // a draft of another vocabulary
+   public:
+    AnyModel& target() override { return target_.any; }
+    AnyModel& draft(const std::string&) override { return draft_.any; }
+
+   private:
+    HeldModel<ToyModel> target_{12, 7u, 2.0f, 256}, draft_{13, 9u, 1.0f, 256};
+  } odd;
+  for (const std::string name : {"chain", "sampled-tree", "horizontal", "cost-aware:beam", "adaptive-chain"})
+    CHECK_THROWS_AS(make_pipeline(name, odd), PipelineError);
 }
 
 TEST_CASE("the help has a line for each pipeline") {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "comma_locale.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -69,6 +70,20 @@ TEST_CASE("pipelines on the same prompts: tokens, draft tokens and texts") {
   const std::string text = to_text(all);
   CHECK(text.find("\nelsewhere") != std::string::npos);
   CHECK(text.find("    3.33   0.889 ") != std::string::npos);
+}
+
+TEST_CASE("the table is the same in every locale") {
+  const PolicyFigures figures[] = {{.name = "a",
+                                    .mat = 3.336,
+                                    .acceptance = 0.5,
+                                    .microseconds_per_token = 12345.67,
+                                    .own_microseconds_per_token = 0.255,
+                                    .speedup = {1.5, 1.25, 1.75},
+                                    .same_texts = 12345}};
+  const specula_test::CommaLocale comma;
+  CHECK(to_text(figures) ==
+        "policy     MAT   alpha  us/token   own us  speedup (95%)        same text\n"
+        "a         3.34   0.500   12345.7     0.26  1.500 (1.250-1.750)      12345\n");
 }
 
 TEST_CASE("a slow rule increases the time per token and the pipeline's own time, and lowers the speedup") {

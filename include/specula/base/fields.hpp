@@ -44,6 +44,16 @@ std::string number(T value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
+/// `value` with `digits` (at most 80) after the point, in every locale; blanks before it up to `width`
+/// columns.
+inline std::string fixed(double value, int digits, std::size_t width = 0) {
+  std::array<char, 400> text;  // 309 digits before the point at most
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
+  const auto size = static_cast<std::size_t>(end - text.data());
+  return std::string(width > size ? width - size : 0, ' ').append(text.data(), size);
+}
+
 /// Throws std::invalid_argument unless `value`, of the field `name`, is in [least, most]; NaN never is.
 template <class T>
 void expect_in(const char* name, T value, T least, T most) {

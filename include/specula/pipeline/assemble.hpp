@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,14 +59,29 @@ class PipelineOf final : public Pipeline {
 
 namespace detail::pipelines {
 
-/// Shapes of one kind over one type of drafter share a Speculator instantiation.
+/// make(), where what is wrong lies in the pipeline's parts and not in the program's models or parameters:
+/// throws PipelineError for std::invalid_argument.
+template <class Make>
+auto of_pipeline(Make make) {
+  try {
+    return make();
+  } catch (const std::invalid_argument& error) {
+    throw PipelineError(error.what());
+  }
+}
+
+/// Shapes of one kind over one type of drafter share a Speculator instantiation. Throws PipelineError if they
+/// and the target do not go together.
 template <class D, class S>
 std::unique_ptr<Pipeline> assemble(AnyModel& target, AnyRule rule, const SamplingParams& params, D drafter,
                                    S shape, std::vector<std::string> drafters) {
   using V = TreeVerifier<AnyModel, AnyRule>;
   using Shape = AnyShape<D, S::kind>;
-  return std::make_unique<PipelineOf<V, D, Shape>>(V{target, rule, params}, std::move(drafter),
-                                                   Shape{std::move(shape)}, std::move(drafters));
+  V verifier{target, rule, params};
+  return of_pipeline([&] {
+    return std::make_unique<PipelineOf<V, D, Shape>>(std::move(verifier), std::move(drafter),
+                                                     Shape{std::move(shape)}, std::move(drafters));
+  });
 }
 
 struct ParsedRule {

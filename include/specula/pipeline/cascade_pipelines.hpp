@@ -97,6 +97,12 @@ inline Drafters parse_drafters(PipelineSpec& spec, const char* absent = kDefault
   return drafters;
 }
 
+/// Throws PipelineError if the members do not go together.
+template <class... D>
+Stack<D...> stack(D... members) {
+  return of_pipeline([&] { return Stack<D...>{std::move(members)...}; });
+}
+
 /// `shape_of` gives the shape for a number of drafters, as an integral constant.
 template <class ShapeOf>
 PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
@@ -120,13 +126,12 @@ PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, Sh
     return max_gram(models, models.target().vocab_size(), choice);
   };
   if (drafters.names.size() == 3)
-    return factory_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](PipelineModels& m) {
-      return Stack{model(m, 0), model(m, 1), gram(m)};
-    });
+    return factory_of(shape_of(std::integral_constant<std::size_t, 3>{}),
+                      [=](PipelineModels& m) { return stack(model(m, 0), model(m, 1), gram(m)); });
   const auto shape = shape_of(std::integral_constant<std::size_t, 2>{});
   if (drafters.ends_in_gram())
-    return factory_of(shape, [=](PipelineModels& m) { return Stack{model(m, 0), gram(m)}; });
-  return factory_of(shape, [=](PipelineModels& m) { return Stack{model(m, 0), model(m, 1)}; });
+    return factory_of(shape, [=](PipelineModels& m) { return stack(model(m, 0), gram(m)); });
+  return factory_of(shape, [=](PipelineModels& m) { return stack(model(m, 0), model(m, 1)); });
 }
 
 template <Draw mode>

@@ -63,6 +63,8 @@ struct PipelineEntry {
   const char* usage;                          ///< syntax of the parts after the name
   const char* summary;                        ///< one line for help texts
   PipelineFactory (*prepare)(PipelineSpec&);  ///< reads the parts
+  /// The same for cost-aware:NAME; null if there is none.
+  PipelineFactory (*prepare_cost_aware)(PipelineSpec&) = nullptr;
 };
 
 inline constexpr char kDefaultDraft[] = "small";     ///< the draft where none is named
@@ -103,10 +105,12 @@ inline std::span<const PipelineEntry> pipeline_entries() {
 
 /// The grammar and the known pipelines, one line per pipeline, for help texts.
 inline std::string pipeline_help() {
-  std::string text;
-  for (const auto& entry : pipeline_entries())
+  std::string text, shapes;
+  for (const auto& entry : pipeline_entries()) {
     text += std::string("  ") + entry.usage + "\n      " + entry.summary + "\n";
-  return text +
+    if (entry.prepare_cost_aware) shapes.append(shapes.empty() ? "" : ", ").append(entry.name);
+  }
+  return text + "  SHAPE of cost-aware is one of " + shapes + ".\n" +
          "  Where a rule R is not lossless for the proposals, as typical and lenient=L never are, lossy=yes "
          "lets "
          "it pass.\n";

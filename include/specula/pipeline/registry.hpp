@@ -152,8 +152,16 @@ PipelineFactory with_static_tree(PipelineSpec& spec, FactoryOf factory_of) {
   } catch (const std::invalid_argument& error) {
     spec.fail(error.what());
   }
-  if (drawn) return factory_of(StaticTree<ProposalKind::sampled_distinct>{.form = form});
-  return factory_of(StaticTree<>{.form = form});
+  PipelineFactory factory = drawn ? factory_of(StaticTree<ProposalKind::sampled_distinct>{.form = form})
+                                  : factory_of(StaticTree<>{.form = form});
+  factory.build = [build = std::move(factory.build), rank = form.most_rank()](PipelineModels& models,
+                                                                              const SamplingParams& params) {
+    if (const std::int32_t vocab = models.target().vocab_size(); rank >= vocab)
+      throw PipelineError("choices has the rank " + std::to_string(rank) + ", must be below the target's " +
+                          std::to_string(vocab) + " tokens");
+    return build(models, params);
+  };
+  return factory;
 }
 inline PipelineFactory prepare_static_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
@@ -173,25 +181,46 @@ PipelineFactory prepare_sampled_tree(PipelineSpec& spec) {
   return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 
-inline PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
-  const std::string kind =
-      spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "static-tree",
-                            "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
-  if (kind == "cascade") return prepare_cost_aware_cascade(spec);
-  if (kind == "max-gram") return prepare_cost_aware_max_gram(spec);
-  if (kind == "s2d") return prepare_cost_aware_s2d(spec);
-  if (kind == "asd") return prepare_cost_aware_layer_skip(spec);
+// Shapes of cost-aware size, in their own order of sizes.
+template <class S>
+PipelineFactory cost_aware(PipelineSpec& spec, const std::string& draft, S shape) {
+  return factory_for(CostAware(shape), draft, parse_rule(spec, shape.kind));
+}
+template <Draw mode>
+PipelineFactory cost_aware_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
-  const auto aware = [&](auto shape) {
-    return factory_for(CostAware(shape), draft, parse_rule(spec, shape.kind));
-  };
-  if (kind == "chain") return aware(Chain<>{.length = spec.size("length", 8, 1, 64)});
-  if (kind == "sampled-chain") return aware(Chain<Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
-  if (kind == "beam") return aware(parse_beam(spec));
-  if (kind == "static-tree") return with_static_tree(spec, aware);
-  if (kind == "dynamic-tree") return aware(parse_dynamic_tree(spec, 4, 5, 59));
-  if (kind == "sampled-tree") return aware(SampledTree<ProposalKind::sampled_distinct>{});
-  return aware(parse_cape(spec, 8, 63, CapeExtras::fixed(7)));
+  return cost_aware(spec, draft, Chain<mode>{.length = spec.size("length", 8, 1, 64)});
+}
+inline PipelineFactory cost_aware_cape(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return cost_aware(spec, draft, parse_cape(spec, 8, 63, CapeExtras::fixed(7)));
+}
+inline PipelineFactory cost_aware_beam(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return cost_aware(spec, draft, parse_beam(spec));
+}
+inline PipelineFactory cost_aware_dynamic_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return cost_aware(spec, draft, parse_dynamic_tree(spec, 4, 5, 59));
+}
+inline PipelineFactory cost_aware_static_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return with_static_tree(spec, [&](auto shape) { return cost_aware(spec, draft, shape); });
+}
+inline PipelineFactory cost_aware_sampled_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return cost_aware(spec, draft, SampledTree<ProposalKind::sampled_distinct>{});
+}
+
+inline std::span<const PipelineEntry> registry();
+
+inline PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
+  std::vector<std::string> shapes;
+  for (const PipelineEntry& entry : registry())
+    if (entry.prepare_cost_aware) shapes.emplace_back(entry.name);
+  const std::string shape = spec.keyword("cape", shapes);
+  return std::find_if(registry().begin(), registry().end(), [&](const auto& e) { return shape == e.name; })
+      ->prepare_cost_aware(spec);
 }
 
 inline std::span<const PipelineEntry> registry() {
@@ -200,11 +229,12 @@ inline std::span<const PipelineEntry> registry() {
                     "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
                     &prepare_autoregressive},
       PipelineEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
-                    "the draft's likeliest tokens one after the other", &prepare_chain<Draw::greedy>},
+                    "the draft's likeliest tokens one after the other", &prepare_chain<Draw::greedy>,
+                    &cost_aware_chain<Draw::greedy>},
       PipelineEntry{
           "sampled-chain", "sampled-chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
           "tokens drawn from the draft; rules: sampling (block verification), token, match, typical",
-          &prepare_chain<Draw::sampled>},
+          &prepare_chain<Draw::sampled>, &cost_aware_chain<Draw::sampled>},
       PipelineEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
                     "tokens drawn from the draft with the target's own noise: one seed, one text",
                     &prepare_chain<Draw::shared>},
@@ -213,31 +243,31 @@ inline std::span<const PipelineEntry> registry() {
           "cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1][:thresholds=0.3-0.6-0.8][:fixed=K][:rule=R]",
           "a greedy spine with runners-up where the draft is unsure: 7 where its confidence is at most 0.3, "
           "...; fixed=K: as many everywhere",
-          &prepare_cape},
+          &prepare_cape, &cost_aware_cape},
       PipelineEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
-                    &prepare_beam},
+                    &prepare_beam, &cost_aware_beam},
       PipelineEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
-                    &prepare_dynamic_tree},
+                    &prepare_dynamic_tree, &cost_aware_dynamic_tree},
       PipelineEntry{
           "static-tree", "static-tree[:DRAFT][:choices=0-1-0.0-0.1][:draw=sampled][:rule=R]",
           "a fixed tree: the draft's tokens of these ranks, 0 the likeliest, by their paths from the "
           "root; EAGLE-1's 26 nodes if no choices are given; sampled: drawn without replacement",
-          &prepare_static_tree},
+          &prepare_static_tree, &cost_aware_static_tree},
       PipelineEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn without replacement; rules: sampling (traversal), token, match, typical",
-                    &prepare_sampled_tree<ProposalKind::sampled_distinct>},
+                    &prepare_sampled_tree<ProposalKind::sampled_distinct>, &cost_aware_sampled_tree},
       PipelineEntry{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn independently; rules also: k-seq",
                     &prepare_sampled_tree<ProposalKind::sampled_iid>},
       PipelineEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
-                    "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
-                    "cape, chain, sampled-chain, beam, "
-                    "dynamic-tree, static-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
+                    "as large as pays by the measured cost of nodes; SHAPE, with its parts: cape if none is "
+                    "given",
                     &prepare_cost_aware},
-      PipelineEntry{
-          "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
-          "copied from the text itself, after its longest suffix that occurred before", &prepare_max_gram},
+      PipelineEntry{"max-gram",
+                    "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
+                    "copied from the text itself, after its longest suffix that occurred before",
+                    &prepare_max_gram, &prepare_cost_aware_max_gram},
       PipelineEntry{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
                     "the same with suffixes of N tokens at most, and no bigrams", &prepare_prompt_lookup},
       PipelineEntry{
@@ -257,7 +287,8 @@ inline std::span<const PipelineEntry> registry() {
                     [](PipelineSpec& spec) { return prepare_vertical(spec, Draw::sampled); }},
       PipelineEntry{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                     "CS-Drafting: both, under limits (rows of an upper triangle)",
-                    [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::greedy); }},
+                    [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::greedy); },
+                    &prepare_cost_aware_cascade},
       PipelineEntry{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                     "the same with drawn tokens",
                     [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::sampled); }},
@@ -294,7 +325,7 @@ inline std::span<const PipelineEntry> registry() {
           "a chain of a draft with exits: a token leaves at the first that is as sure as its "
           "threshold; exits: of "
           "these alone, counted from 1, each with a threshold but the last",
-          &prepare_s2d},
+          &prepare_s2d, &prepare_cost_aware_s2d},
       PipelineEntry{
           "asd",
           "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=threshold|fixed|"
@@ -304,7 +335,7 @@ inline std::span<const PipelineEntry> registry() {
           "last two; chosen for each text; or without given blocks: attention and mlp of these layers, "
           "counted from "
           "1",
-          &prepare_layer_skip},
+          &prepare_layer_skip, &prepare_cost_aware_layer_skip},
   };
   return kEntries;
 }

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <sstream>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "specula/base/fields.hpp"
 #include "specula/pipeline/error.hpp"
 #include "specula/pipeline/nearest.hpp"
 
@@ -25,10 +25,15 @@ namespace specula {
 ///   key=value        an option                                                       chain:small:6:exit=0.3
 ///
 /// Words, numbers and options each keep their order; between the three kinds the order does not matter. A
-/// pipeline takes the parts that it knows and calls done(), which throws for the rest.
+/// pipeline takes the parts that it knows and calls done(), which throws for the rest. Numbers are read alike
+/// in every locale: digits, a point, an exponent; no blanks, no hexadecimal digits.
 class PipelineSpec {
  public:
-  /// Throws PipelineError if `text` does not follow the grammar.
+  /// Maximum length of a text, in bytes.
+  static constexpr std::size_t kMaxLength = 4096;
+
+  /// Throws PipelineError if `text` does not follow the grammar, has a control character, or is longer than
+  /// kMaxLength.
   explicit PipelineSpec(std::string_view text);
 
   const std::string& text() const { return text_; }  ///< as it was given
@@ -63,7 +68,7 @@ class PipelineSpec {
   /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
-  /// Throws PipelineError with the pipeline's text and `what`.
+  /// Throws PipelineError with the pipeline's text and `what`, each cut where it is long.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
@@ -71,8 +76,8 @@ class PipelineSpec {
 
   std::string text_, name_;
   std::vector<std::string> known_;  // options that calls have read
-  std::vector<std::string> words_;
-  std::vector<std::int32_t> sizes_;
+  std::deque<std::string> words_;
+  std::deque<std::int32_t> sizes_;
   std::vector<std::pair<std::string, std::string>> options_;
 };
 
@@ -81,6 +86,8 @@ std::string unknown_pipeline(const std::string& text, const std::string& name,
                              const std::vector<std::string>& names);
 
 namespace detail {
+
+constexpr bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
 inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -92,10 +99,28 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-inline std::string number_text(double value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
+/// The first bytes of `text`, at most `most`, and "..." if there are more; never a part of a UTF-8 sequence.
+inline std::string cut(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return std::string(text.substr(0, most)) + "...";
+}
+
+/// Maximum bytes of a text that a message quotes.
+inline constexpr std::size_t kMostQuoted = 200;
+
+/// `text` as a message of one line quotes it: cut, and without control characters.
+inline std::string quoted(std::string_view text) {
+  std::string out = "'" + cut(text, kMostQuoted) + "'";
+  std::replace_if(out.begin(), out.end(), is_control, '?');
+  return out;
+}
+
+/// Whether `text` is a number and nothing else; if so, sets `number` to it.
+inline bool read_number(std::string_view text, double& number) {
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return !text.empty() && read.ec == std::errc() && read.ptr == end;
 }
 
 /// Whether `text` is a whole number in [low, high]; if so, sets `number` to it.
@@ -107,19 +132,25 @@ inline bool read_whole(const std::string& text, std::int32_t low, std::int32_t h
 
 }  // namespace detail
 
-inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text) {
+inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text.substr(0, kMaxLength)) {
+  if (text.size() > kMaxLength)
+    fail("a text of " + detail::number(text.size()) + " bytes, must be at most " +
+         detail::number(kMaxLength));
+  if (const auto bad = std::find_if(text.begin(), text.end(), detail::is_control); bad != text.end())
+    fail("byte " + detail::number(bad - text.begin()) + " is " +
+         detail::number(static_cast<int>(static_cast<unsigned char>(*bad))) + ", a control character");
   const auto parts = detail::split(text, ':');
   name_ = parts[0];
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::string& part = parts[i];
     if (part.empty()) fail("a part is empty");
     if (const auto equals = part.find('='); equals != std::string::npos) {
-      if (equals == 0 || equals + 1 == part.size()) fail("'" + part + "' is not key=value");
+      if (equals == 0 || equals + 1 == part.size()) fail(detail::quoted(part) + " is not key=value");
       options_.emplace_back(part.substr(0, equals), part.substr(equals + 1));
     } else if (part.find_first_not_of("0123456789") == std::string::npos) {
       std::int32_t number = 0;
       if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
-        fail(part + " is too large");
+        fail(detail::quoted(part) + " is too large");
       sizes_.push_back(number);
     } else {
       words_.push_back(part);
@@ -128,13 +159,14 @@ inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text) {
 }
 
 inline void PipelineSpec::fail(const std::string& what) const {
-  throw PipelineError("pipeline '" + text_ + "': " + what);
+  constexpr std::size_t kMostSaid = 1000;
+  throw PipelineError("pipeline " + detail::quoted(text_) + ": " + detail::cut(what, kMostSaid));
 }
 
 inline std::string PipelineSpec::word(const std::string& absent) {
   if (words_.empty()) return absent;
   std::string first = std::move(words_.front());
-  words_.erase(words_.begin());
+  words_.pop_front();
   return first;
 }
 
@@ -142,7 +174,7 @@ inline std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, st
                                        std::int32_t high) {
   if (sizes_.empty()) return absent;
   const std::int32_t first = sizes_.front();
-  sizes_.erase(sizes_.begin());
+  sizes_.pop_front();
   if (first < low || first > high)
     fail(std::string(what) + " is " + std::to_string(first) + ", must be " + std::to_string(low) + " to " +
          std::to_string(high));
@@ -162,19 +194,18 @@ inline bool PipelineSpec::take(const std::string& key, std::string& value) {
 inline double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
   std::string text;
   if (!take(key, text)) return absent;
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (*end != '\0') fail(key + " is '" + text + "', must be a number");
+  double value = 0;
+  if (!detail::read_number(text, value)) fail(key + " is " + detail::quoted(text) + ", must be a number");
   if (!(value >= low && value <= high))
-    fail(key + " is " + text + ", must be " + detail::number_text(low) + " to " + detail::number_text(high));
+    fail(key + " is " + detail::number(value) + ", must be " + detail::number(low) + " to " +
+         detail::number(high));
   return value;
 }
 
 inline std::int32_t PipelineSpec::count(const std::string& key, std::int32_t absent, std::int32_t low,
                                         std::int32_t high) {
   const double value = option(key, absent, low, high);
-  if (value != std::floor(value))
-    fail(key + " is " + detail::number_text(value) + ", must be a whole number");
+  if (value != std::floor(value)) fail(key + " is " + detail::number(value) + ", must be a whole number");
   return static_cast<std::int32_t>(value);
 }
 
@@ -185,7 +216,7 @@ inline std::string PipelineSpec::choice(const std::string& key, const std::strin
   if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
   std::string all;
   for (const std::string& word : allowed) all.append(all.empty() ? "" : ", ").append(word);
-  fail(key + " is '" + text + "', must be one of " + all);
+  fail(key + " is " + detail::quoted(text) + ", must be one of " + all);
 }
 
 inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
@@ -197,7 +228,7 @@ inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
   for (const std::string& part : detail::split(text, '-')) {
     std::int32_t number = 0;
     if (!detail::read_whole(part, low, high, number))
-      fail(key + " is '" + text + "', must be numbers from " + std::to_string(low) + " to " +
+      fail(key + " is " + detail::quoted(text) + ", must be numbers from " + std::to_string(low) + " to " +
            std::to_string(high) + " with dashes between them");
     out.push_back(number);
   }
@@ -216,8 +247,9 @@ inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
     for (const std::string& part : detail::split(path, '.')) {
       std::int32_t number = 0;
       if (!detail::read_whole(part, 0, high, number))
-        fail(key + " is '" + text + "', must be paths with dashes between them, each of numbers from 0 to " +
-             std::to_string(high) + " with points between them");
+        fail(key + " is " + detail::quoted(text) +
+             ", must be paths with dashes between them, each of numbers from 0 to " + std::to_string(high) +
+             " with points between them");
       out.back().push_back(number);
     }
   }
@@ -231,11 +263,10 @@ inline std::vector<float> PipelineSpec::numbers(const std::string& key, const st
   if (!take(key, text)) return absent;
   std::vector<float> out;
   for (const std::string& part : detail::split(text, '-')) {
-    char* end = nullptr;
-    const double number = std::strtod(part.c_str(), &end);
-    if (part.empty() || *end != '\0' || !(number >= low && number <= high))
-      fail(key + " is '" + text + "', must be numbers from " + detail::number_text(low) + " to " +
-           detail::number_text(high) + " with dashes between them");
+    double number = 0;
+    if (!detail::read_number(part, number) || !(number >= low && number <= high))
+      fail(key + " is " + detail::quoted(text) + ", must be numbers from " + detail::number(low) + " to " +
+           detail::number(high) + " with dashes between them");
     out.push_back(static_cast<float>(number));
   }
   if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
@@ -254,7 +285,7 @@ inline std::string PipelineSpec::keyword(const std::string& absent, const std::v
 
 inline void PipelineSpec::done(const std::string& usage) const {
   const auto unknown = [&](const std::string& part) {
-    fail("does not know what to do with '" + part + "'; it is written " + usage);
+    fail("does not know what to do with " + detail::quoted(part) + "; it is written " + usage);
   };
   if (!words_.empty()) unknown(words_.front());
   if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
@@ -262,14 +293,14 @@ inline void PipelineSpec::done(const std::string& usage) const {
   const auto& [key, value] = options_.front();
   const auto closest = nearest(key, known_, 1);
   if (!closest.empty() && closest.front() != key && edit_distance(key, closest.front()) <= 2)
-    fail("has no option '" + key + "', is " + closest.front() + "=" + value + " meant? It is written " +
-         usage);
+    fail("has no option " + detail::quoted(key) + ", is " +
+         detail::cut(closest.front() + "=" + value, detail::kMostQuoted) + " meant? It is written " + usage);
   unknown(key + "=" + value);
 }
 
 inline std::string unknown_pipeline(const std::string& text, const std::string& name,
                                     const std::vector<std::string>& names) {
-  std::string message = "unknown pipeline '" + text + "'";
+  std::string message = "unknown pipeline " + detail::quoted(text);
   const char* before = "; the nearest are ";
   for (const std::string& closest : nearest(name, names, 3)) message += std::exchange(before, ", ") + closest;
   return message;

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -223,11 +222,11 @@ inline std::string to_text(std::span<const PolicyFigures> all) {
   std::string text =
       padded("policy") + "     MAT   alpha  us/token   own us  speedup (95%)        same text\n";
   for (const PolicyFigures& f : all) {
-    std::array<char, 128> line{};
-    std::snprintf(line.data(), line.size(), "  %6.2f  %6.3f  %8.1f %8.2f  %5.3f (%.3f-%.3f)  %9lld\n", f.mat,
-                  f.acceptance, f.microseconds_per_token, f.own_microseconds_per_token, f.speedup.value,
-                  f.speedup.low, f.speedup.high, static_cast<long long>(f.same_texts));
-    text += padded(f.name) + line.data();
+    using detail::fixed;
+    text += padded(f.name) + "  " + fixed(f.mat, 2, 6) + "  " + fixed(f.acceptance, 3, 6) + "  " +
+            fixed(f.microseconds_per_token, 1, 8) + " " + fixed(f.own_microseconds_per_token, 2, 8) + "  " +
+            fixed(f.speedup.value, 3, 5) + " (" + fixed(f.speedup.low, 3) + "-" + fixed(f.speedup.high, 3) +
+            ")  " + fixed(static_cast<double>(f.same_texts), 0, 9) + "\n";
   }
   return text;
 }

@@ -1,10 +1,12 @@
 #include "data_loader.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace specula_train {
@@ -106,13 +108,8 @@ std::vector<double> parse_shares(const std::vector<TokenizedStyle>& styles,
     }
     auto& share = shares[static_cast<std::size_t>(style - styles.begin())];
     if (share != kNotGiven) throw std::invalid_argument("--share " + text + ": given twice");
-    std::size_t used = 0;
-    try {
-      share = std::stod(value, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used != value.size() || !(share >= 0 && share <= 1))
+    const auto read = std::from_chars(value.data(), value.data() + value.size(), share);
+    if (read.ec != std::errc() || read.ptr != value.data() + value.size() || !(share >= 0 && share <= 1))
       throw std::invalid_argument("--share " + text + ": expected a number from 0 to 1");
     sum += share;
   }

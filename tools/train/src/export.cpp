@@ -1,11 +1,11 @@
 #include "export.hpp"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "files.hpp"
 #include "safetensors.hpp"
+#include "text_table.hpp"
 #include "tokens.hpp"
 
 namespace specula_train {
@@ -149,11 +149,7 @@ Kind head_kind(const LlamaConfig& config) {
       .figures = "people's text, held out: nats a token, share of tokens on which head and target agree"};
 }
 
-std::string fixed(double value, int digits) {
-  char number[64];
-  std::snprintf(number, sizeof number, "%.*f", digits, value);
-  return number;
-}
+using specula_examples::fixed;
 
 std::string data_section(const ModelCard& card) {
   std::ostringstream out;
