@@ -130,8 +130,7 @@ class SuffixAutomaton {
   }
   /// Level in a skip list: half of the states have level 0, a quarter level 1, ...
   static int level(std::int32_t id) {
-    const std::uint64_t hash =
-        static_cast<std::uint64_t>(static_cast<std::uint32_t>(id)) * 0x9E3779B97F4A7C15ull;
+    const std::uint64_t hash = static_cast<std::uint64_t>(id) * std::uint64_t{0x9E3779B97F4A7C15};
     return std::countr_zero((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull >> 32);
   }
   void set_link(std::int32_t of, std::int32_t link) {
