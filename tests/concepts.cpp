@@ -1,3 +1,4 @@
+// labels: light
 // The concepts of concepts.hpp, and checks of shapes' fields and drafters' rows.
 #include <specula/concepts.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // to_dot(): proposals and their results as Graphviz text.
 #include <specula/dot.hpp>
 #include <specula/proposal/proposal_builder.hpp>

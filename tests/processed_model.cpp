@@ -1,3 +1,4 @@
+// labels: light
 // Processed: a model with a logit processor.
 #include <specula/processed_model.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // ProposalKind: which kinds a declared kind covers.
 #include <specula/proposal_kind.hpp>
 

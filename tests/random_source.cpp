@@ -1,4 +1,4 @@
-// labels: numeric optimised
+// labels: optimised
 // PhiloxRandom: uniform draws by key, draws of tokens, draws by shared Gumbel noise.
 #include <specula/random_source.hpp>
 

@@ -1,4 +1,3 @@
-// labels: numeric
 // LogitsView, Distribution and PointMasses.
 #include <specula/rows.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // SamplingParams: valid ranges and error messages.
 #include <specula/sampling_params.hpp>
 

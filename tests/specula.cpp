@@ -1,3 +1,4 @@
+// labels: light
 // The facade specula/specula.hpp, and identical text for one seed.
 #include <specula/specula.hpp>
 

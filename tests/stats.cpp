@@ -1,3 +1,4 @@
+// labels: light
 // Stats: counts and derived figures.
 #include <specula/stats.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // VerifyResult: the accepted path and the next token.
 #include <specula/verify_result.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // The version in the headers and in the package.
 #include <specula/version.hpp>
 

@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised light
 // GumbelCoupling: draft and target share Gumbel noise, so one seed gives one text.
 #include <specula/accept/gumbel_coupling.hpp>
 

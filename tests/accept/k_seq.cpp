@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised light
 // The k-SEQ rule (SpecTr), against a dense reference implementation.
 #include <specula/accept/k_seq.hpp>
 

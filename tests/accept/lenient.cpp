@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised light
 // Lenient rejection sampling, and accept_lossy().
 #include <specula/accept/lenient.hpp>
 

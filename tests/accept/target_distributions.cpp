@@ -1,4 +1,3 @@
-// labels: numeric
 // TargetDistributions: the target's distributions after each node, computed on request.
 #include <specula/accept/target_distributions.hpp>
 

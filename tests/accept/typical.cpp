@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised light
 // Typical acceptance (Medusa), against a dense reference implementation.
 
 #include <specula/accept/typical.hpp>

@@ -1,5 +1,3 @@
-// labels: numeric
-
 #include <specula/any/any_model.hpp>
 
 #include <doctest/doctest.h>

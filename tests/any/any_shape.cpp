@@ -1,3 +1,4 @@
+// labels: light
 // AnyShape and AnyDrafter: type-erased shapes and drafters.
 #include <specula/any/any_shape.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // RunningMean: a mean that ignores single outliers.
 #include <specula/base/running_mean.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 #include <specula/base/stopwatch.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: light
 // LossBudget: the bound on what cost-aware drafting may lose.
 #include <specula/cost/loss_budget.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // FeatureHead (EAGLE, HASS): a draft conditioned on the target's features.
 #include <specula/draft/feature_head.hpp>
 

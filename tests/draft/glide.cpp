@@ -1,3 +1,4 @@
+// labels: light
 // Glide: a draft conditioned on the target's keys and values.
 #include <specula/draft/glide.hpp>
 

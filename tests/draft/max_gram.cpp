@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised light
 // MaxGram: n-gram draft tokens by the longest matching suffix (prompt lookup).
 
 #include <specula/draft/max_gram.hpp>

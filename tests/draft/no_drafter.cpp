@@ -1,3 +1,4 @@
+// labels: light
 // NoDrafter: plain decoding as a pipeline.
 #include <specula/draft/no_drafter.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // Stack: several drafters as one.
 #include <specula/draft/stack.hpp>
 

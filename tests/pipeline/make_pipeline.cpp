@@ -1,4 +1,3 @@
-// labels: numeric
 // make_pipeline(): pipelines by name.
 
 #include <specula/pipeline.hpp>

@@ -1,5 +1,3 @@
-// labels: numeric
-
 #include <specula/pipeline/named_models.hpp>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// labels: long numeric
+// labels: long
 // Bootstrap intervals over prompts.
 
 #include "bootstrap.hpp"

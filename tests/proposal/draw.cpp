@@ -1,3 +1,4 @@
+// labels: light
 // Draw: greedy, sampled and shared draft tokens.
 #include <specula/proposal/draw.hpp>
 

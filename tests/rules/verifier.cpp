@@ -1,4 +1,4 @@
-// labels: light optimised
+// labels: optimised light
 // The exact rules over a verifier of plain vectors that has the documented members and nothing else: they ask
 // only what rules/verifier.hpp allows, and decide as their definitions do.
 #include <specula/rules/matching.hpp>

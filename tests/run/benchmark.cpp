@@ -1,3 +1,4 @@
+// labels: light
 // PolicyBenchmark: timing of pipelines against each other.
 #include <specula/run/benchmark.hpp>
 

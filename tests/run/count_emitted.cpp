@@ -1,3 +1,4 @@
+// labels: light
 // count_emitted(): statistics of a text that ends within a round.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/run/count_emitted.hpp>

@@ -1,3 +1,4 @@
+// labels: light
 // Limits and sinks of generate().
 #include <specula/run/limits.hpp>
 

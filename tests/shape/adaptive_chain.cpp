@@ -1,3 +1,4 @@
+// labels: light
 // AdaptiveChain: chains whose end is learned (Draft & Verify's threshold, a heuristic).
 #include <specula/shape/adaptive_chain.hpp>
 

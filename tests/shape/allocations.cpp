@@ -1,3 +1,4 @@
+// labels: light
 // Steady rounds allocate nothing, for any shape and rule.
 #include <doctest/doctest.h>
 

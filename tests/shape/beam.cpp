@@ -1,3 +1,4 @@
+// labels: light
 // Beam: beam search merged into a tree.
 #include <specula/shape/beam.hpp>
 

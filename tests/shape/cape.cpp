@@ -1,3 +1,4 @@
+// labels: light
 // Cape: a greedy spine with runners-up by confidence.
 #include <specula/shape/cape.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // Cascade: the full cascade of CS-Drafting, against the recursion.
 #include <specula/shape/cascade.hpp>
 

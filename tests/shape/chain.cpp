@@ -1,3 +1,4 @@
+// labels: light
 // Chain: greedy, sampled and shared chains.
 #include <specula/shape/chain.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // Horizontal: chains drafted by several drafters in turn.
 #include <specula/shape/horizontal.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // RankedTree: forms of static trees, as choices or parent links.
 #include <specula/shape/ranked_tree.hpp>
 

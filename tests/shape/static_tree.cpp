@@ -1,3 +1,4 @@
+// labels: light
 // StaticTree: trees of a fixed form, chosen by rank or drawn.
 #include <specula/shape/static_tree.hpp>
 

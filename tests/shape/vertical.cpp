@@ -1,3 +1,4 @@
+// labels: light
 // Vertical: a drafter that reviews cheaper drafters.
 #include <specula/shape/vertical.hpp>
 

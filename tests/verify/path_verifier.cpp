@@ -1,3 +1,4 @@
+// labels: light
 // PathVerifier: verification path by path, for models without tree attention.
 #include <specula/verify/path_verifier.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 // TreeVerifier: one forward pass over the proposal, the rule, the commit.
 #include <specula/verify/tree_verifier.hpp>
 

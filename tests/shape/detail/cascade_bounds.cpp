@@ -1,3 +1,4 @@
+// labels: light
 // Largest proposals of cascades under a table of limits.
 #include <specula/shape/detail/cascade_bounds.hpp>
 
