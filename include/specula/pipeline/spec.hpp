@@ -150,7 +150,7 @@ inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text.substr(0, 
     } else if (part.find_first_not_of("0123456789") == std::string::npos) {
       std::int32_t number = 0;
       if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
-        fail(detail::quoted(part) + " is too large");
+        fail(detail::cut(part, detail::kMostQuoted) + " is too large");
       sizes_.push_back(number);
     } else {
       words_.push_back(part);
