@@ -69,7 +69,7 @@ TEST_CASE(
     Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, Chain<mode>{.length = 2}};
     std::array<int, kVocab> counts{};
     for (int text = 0; text < kTexts; ++text) {
-      PhiloxRandom rng(7, static_cast<std::uint64_t>(text));
+      PhiloxRandom rng(7, static_cast<std::uint32_t>(text));
       run.start(prompt);
       ++counts[static_cast<std::size_t>(run.step(rng).front())];
     }
