@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "specula/accept/target_distributions.hpp"
@@ -43,12 +44,14 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents,
                                                               // tokens and no nodes
 };
 
-/// A model that counts the calls that change it: append(), each function that adds or continues nodes,
-/// commit(), truncate(). Speculator and ModelDrafter compare the count with that after their own last call,
-/// and so detect that something else used their model.
+/// A model that counts what changes it: the calls of append(), of each function that adds or continues nodes,
+/// of commit() and truncate(), and whatever else changes what it computes for the same tokens: its weights,
+/// what is added to them, its settings. Speculator and ModelDrafter compare the count with that after their
+/// own last call, and so detect that something else used their model. change_count() of a wrapper may be a
+/// std::optional: none if what it wraps does not count.
 template <class M>
 concept CountsChanges = LanguageModel<M> && requires(const M& c) {
-  { c.change_count() } -> std::same_as<std::uint64_t>;
+  { std::optional(c.change_count()) } -> std::same_as<std::optional<std::uint64_t>>;
 };
 
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
@@ -129,7 +132,7 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 /// drafters continue each other's proposals, that node is the proposal's last token, and a drafter may be
 /// synced several times per round.) What was accepted shows in the context of the next sync(). A round may
 /// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
-/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
+/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsCache.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Tokens tokens, Nodes parents,
                            std::int32_t n) {
@@ -186,7 +189,7 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
 /// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
 /// The next token is not committed: it is the root of the next round. Optional members are concepts of
 /// optional_members.hpp: ReportsSize and ReportsChangeCount, by which a Speculator detects that something else
-/// used the target; ReservesMemory, ReportsUsage.
+/// used the target; NamesItsCache, ReservesMemory, ReportsUsage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n) {

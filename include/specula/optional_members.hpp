@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "specula/base/fields.hpp"
@@ -76,11 +77,13 @@ concept ReportsMemberUsage = HasMembers<D> && requires(const D& d, std::size_t i
   { d.usage(i) } -> std::convertible_to<const Usage&>;
 };
 
-/// A drafter that says whether it uses the KV cache of `model`: `bool works_in(const void* model) const`.
-/// Speculator and Stack reject two policies that use one cache.
-template <class D>
-concept NamesItsModel = requires(const D& d, const void* model) {
-  { d.works_in(model) } -> std::same_as<bool>;
+/// A policy that names the KV cache that its text is in, by the address of the model: `const void* cache_id()
+/// const`; null for none. A drafter of several also has `cache_id(std::size_t i) const`, of each member
+/// i < kMembers. Speculator and Stack reject two policies that use one cache. So does a model that wraps
+/// another one: its name is that of the wrapped model.
+template <class P>
+concept NamesItsCache = requires(const P& p) {
+  { p.cache_id() } -> std::same_as<const void*>;
 };
 
 /// A verifier that reports the committed tokens of its target, by which Speculator detects another user of
@@ -91,10 +94,10 @@ concept ReportsSize = requires(const V& v) {
 };
 
 /// A verifier that reports the count of its target's changes (CountsChanges), for the same purpose:
-/// `std::uint64_t change_count() const`.
+/// `std::uint64_t change_count() const`, or a std::optional, which is empty if the target does not count.
 template <class V>
 concept ReportsChangeCount = requires(const V& v) {
-  { v.change_count() } -> std::same_as<std::uint64_t>;
+  { std::optional(v.change_count()) } -> std::same_as<std::optional<std::uint64_t>>;
 };
 
 namespace detail {
@@ -124,7 +127,7 @@ SPECULA_HAS_MEMBER(least_nodes)
 SPECULA_HAS_MEMBER(draft_nodes)
 SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
-SPECULA_HAS_MEMBER(works_in)
+SPECULA_HAS_MEMBER(cache_id)
 SPECULA_HAS_MEMBER(size)
 SPECULA_HAS_MEMBER(set_target_state)
 #undef SPECULA_HAS_MEMBER
@@ -141,8 +144,8 @@ consteval bool check_drafter_members() {
   static_assert(!HasMembers<D> || !has_usage<D>() || ReportsMemberUsage<D>,
                 "a drafter with kMembers and usage must be ReportsMemberUsage: Usage usage(std::size_t i) "
                 "const");
-  static_assert(!has_works_in<D>() || NamesItsModel<D>,
-                "the drafter's works_in is not NamesItsModel: bool works_in(const void* model) const");
+  static_assert(!has_cache_id<D>() || NamesItsCache<D>,
+                "the drafter's cache_id is not NamesItsCache: const void* cache_id() const");
   return true;
 }
 template <class S>
@@ -173,7 +176,30 @@ consteval bool check_verifier_members() {
   static_assert(
       !requires(V & v) { v.change_count(); } || ReportsChangeCount<V>,
       "the verifier's change_count is not ReportsChangeCount: std::uint64_t change_count() const");
+  static_assert(!has_cache_id<V>() || NamesItsCache<V>,
+                "the verifier's cache_id is not NamesItsCache: const void* cache_id() const");
   return true;
+}
+
+/// The name of a model's KV cache: its address, or what a wrapper answers.
+template <class M>
+const void* cache_of(const M& model) {
+  if constexpr (NamesItsCache<M>)
+    return model.cache_id();
+  else
+    return &model;
+}
+/// Whether a drafter, or a member of it, has its text in this cache.
+template <class D>
+bool works_in(const D& drafter, const void* cache) {
+  if (!cache) return false;
+  if constexpr (HasMembers<D> && requires { drafter.cache_id(std::size_t{}); }) {
+    for (std::size_t i = 0; i < D::kMembers; ++i)
+      if (drafter.cache_id(i) == cache) return true;
+  } else if constexpr (NamesItsCache<D>) {
+    return drafter.cache_id() == cache;
+  }
+  return false;
 }
 
 }  // namespace detail

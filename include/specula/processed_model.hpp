@@ -14,8 +14,46 @@
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
+#include "specula/optional_members.hpp"
 
 namespace specula {
+
+namespace detail {
+
+// The views of the target that a draft takes, if it names them.
+template <class M>
+struct KeyValuesOf {};
+template <class M>
+  requires requires { typename M::TargetKeyValues; }
+struct KeyValuesOf<M> {
+  using TargetKeyValues = typename M::TargetKeyValues;
+};
+template <class M>
+struct FeaturesOf {};
+template <class M>
+  requires requires { typename M::TargetFeatures; }
+struct FeaturesOf<M> {
+  using TargetFeatures = typename M::TargetFeatures;
+};
+
+/// What Processed has of a draft that is conditioned on a target. A base class, since AnyModel asks whether
+/// there is a set_target_state().
+template <class Self, class M>
+struct ProcessedDraft {};
+template <class Self, class M>
+  requires(has_set_target_state<M>())
+struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
+  template <class View>
+    requires TargetConditioned<M, View>
+  void set_target_state(const View& view) { static_cast<Self*>(this)->model_->set_target_state(view); }
+  Conditioning conditioned_on() const requires StatesConditioning<M> {
+    return static_cast<const Self*>(this)->model_->conditioned_on();
+  }
+  bool keeps_speculation() const requires requires(const M& m) { m.keeps_speculation(); }
+  { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
+};
+
+}  // namespace detail
 
 /// A LanguageModel whose rows are those of `M`, rewritten by `process(path, row)`:
 ///
@@ -29,9 +67,11 @@ namespace specula {
 ///
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
 /// a copy of each row, and O(context + depth) per path that `process` reads. Memory: max_nodes rows; a call
-/// with more nodes allocates, once.
+/// with more nodes allocates, once. It has the optional capabilities of the model: rows of early exits and of
+/// skipped blocks are processed too, and views are passed on. A parameter of `process` may change between two
+/// texts: the prefix that start() keeps is of the model's keys and values, which do not depend on it.
 template <class M, class F>
-class Processed {
+class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
       LanguageModel<M>,
       "Processed: the model is no LanguageModel: a member is missing or has another type; it is named "
@@ -52,15 +92,24 @@ class Processed {
   }
   Processed(M&&, F, std::int32_t = 64) = delete;
 
-  std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
-  std::int32_t size() const { return model_->size(); }              ///< committed tokens
-  std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
-  /// Calls that changed the model; see CountsChanges.
-  std::uint64_t change_count() const requires requires(const M& m) { m.change_count(); }
-  { return model_->change_count(); }
+  std::int32_t vocab_size() const { return model_->vocab_size(); }    ///< size V of the vocabulary
+  std::int32_t size() const { return model_->size(); }                ///< committed tokens
+  std::int32_t capacity() const { return model_->capacity(); }        ///< tokens and nodes that it can hold
+  const void* cache_id() const { return detail::cache_of(*model_); }  ///< the model's; see NamesItsCache
+  /// Count of what changed the model; see CountsChanges.
+  auto change_count() const requires CountsChanges<M> { return model_->change_count(); }
   /// Layers of one full pass; see CountsLayers.
-  std::int32_t layers() const requires requires(const M& m) { m.layers(); }
-  { return model_->layers(); }
+  std::int32_t layers() const requires CountsLayers<M> { return model_->layers(); }
+  /// See SkipsLayers.
+  std::int32_t node_count() const requires SkipsLayers<M> { return model_->node_count(); }
+  /// See MeasuresSimilarity.
+  std::span<const double> attention_similarity() requires MeasuresSimilarity<M> {
+    return model_->attention_similarity();
+  }
+  /// See ExitsEarly.
+  std::int32_t exits() const requires ExitsEarly<M> { return model_->exits(); }
+  /// See ExitsEarly.
+  std::int32_t layers_to(std::int32_t exit) const requires ExitsEarly<M> { return model_->layers_to(exit); }
   /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
   auto key_values() requires ExposesKeyValues<M>
   { return model_->key_values(); }
@@ -83,19 +132,24 @@ class Processed {
   /// the last append(), commit() or truncate(). In the last two cases the nodes are kept, as after a
   /// successful call.
   LogitsView extend(Tokens tokens, Nodes parents) {
+    return add(tokens, parents, [&] { return model_->extend(tokens, parents); });
+  }
+  /// See SkipsLayers; throws as extend().
+  LogitsView extend_skipping(Tokens tokens, Nodes parents,
+                             const SkippedBlocks& skipped) requires SkipsLayers<M> {
+    return add(tokens, parents, [&] { return model_->extend_skipping(tokens, parents, skipped); });
+  }
+  /// See ExitsEarly; throws as extend().
+  LogitsView extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) requires ExitsEarly<M> {
+    return add(tokens, parents, [&] { return model_->extend_to_exit(tokens, parents, exit); });
+  }
+  /// See ExitsEarly; throws as extend().
+  LogitsView resume_to_exit(std::span<const std::int32_t> rows, std::int32_t exit) requires ExitsEarly<M> {
     expect_in_step();
-    const LogitsView raw = model_->extend(tokens, parents);
-    const auto vocab = static_cast<std::size_t>(raw.vocab);
-    const auto first = static_cast<NodeId>(nodes_.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
-    detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
-    rows_.resize(std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * vocab));
-    for (std::int32_t i = 0; i < raw.rows; ++i) {
-      const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
-      const std::span<const float> from = raw.row(i);
-      std::copy(from.begin(), from.end(), row.begin());
-      process(first + i, row);
-    }
+    const LogitsView raw = model_->resume_to_exit(rows, exit);
+    detail::expect_rows("Processed: the model", raw, nodes_.size() - static_cast<std::size_t>(first_),
+                        vocab_size());
+    for (const std::int32_t row : rows) process(raw, row);
     return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
   }
 
@@ -118,6 +172,7 @@ class Processed {
   }
 
  private:
+  friend detail::ProcessedDraft<Processed, M>;
   struct Node {
     Token token;
     NodeId parent;
@@ -129,6 +184,26 @@ class Processed {
                              " tokens, this wrapper knows " + std::to_string(text_.size()) +
                              ": something else used the model, the wrapper was copied or moved from, or a "
                              "call of the model threw midway; truncate(0) begins anew");
+  }
+  template <class Pass>
+  LogitsView add(Tokens tokens, Nodes parents, Pass pass) {
+    expect_in_step();
+    const LogitsView raw = pass();
+    first_ = static_cast<NodeId>(nodes_.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
+    detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
+    rows_.resize(
+        std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * static_cast<std::size_t>(raw.vocab)));
+    for (std::int32_t i = 0; i < raw.rows; ++i) process(raw, i);
+    return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
+  }
+  /// Row `i` of the last pass.
+  void process(const LogitsView& raw, std::int32_t i) {
+    const auto vocab = static_cast<std::size_t>(raw.vocab);
+    const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
+    const std::span<const float> from = raw.row(i);
+    std::copy(from.begin(), from.end(), row.begin());
+    process(first_ + i, row);
   }
   /// Appends the node's path to the context, the node's own token last, and removes it again.
   void process(NodeId node, std::span<float> row) {
@@ -153,6 +228,7 @@ class Processed {
   F process_;
   std::vector<Token> text_;  // the committed tokens
   std::vector<Node> nodes_;
+  NodeId first_ = 0;         // the node of the last pass's first row
   std::vector<float> rows_;  // (nodes of the last extend(), V)
 };
 

@@ -4,6 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include <specula/accept/lossy.hpp>
@@ -16,7 +21,6 @@
 
 using namespace specula;
 using specula_test::ToyModel;
-using Rule = AnyRule::Rule;
 
 namespace {
 
@@ -34,35 +38,63 @@ std::vector<Token> text_under(R rule) {
 
 }  // namespace
 
-TEST_CASE("an AnyRule is lossless for the kinds that its rule is lossless for") {
-  const auto same = [](Rule chosen, auto rule) {
-    for (const ProposalKind kind : {ProposalKind::deterministic, ProposalKind::sampled_distinct,
-                                    ProposalKind::sampled_iid, ProposalKind::shared}) {
-      CAPTURE(static_cast<int>(chosen));
-      CAPTURE(static_cast<int>(kind));
-      CHECK(AnyRule(chosen).is_lossless(kind) == rule.lossless_for(kind));
-    }
-  };
-  same(Rule::sampling, Sampling{});
-  same(Rule::token, Rejection{});
-  same(Rule::block, Block{});
-  same(Rule::traversal, Traversal{});
-  same(Rule::match, SampleAndMatch{});
-  same(Rule::k_seq, KSeq{});
-  same(Rule::gumbel, GumbelCoupling{});
-  same(Rule::lenient, Lenient{2});
-  same(Rule::typical, Typical{});
-  CHECK_THROWS_AS(AnyRule(Rule::lenient, 0.5), std::invalid_argument);
+TEST_CASE("an AnyRule writes the text of its rule") {
+  using OfChosen = AnyRule<ProposalKind::deterministic>;
+  using OfSampled = AnyRule<ProposalKind::sampled>;
+  using OfShared = AnyRule<ProposalKind::shared>;
+  CHECK(text_under<Draw::sampled>(OfSampled(RuleName::sampling)) == text_under<Draw::sampled>(Sampling{}));
+  CHECK(text_under<Draw::sampled>(OfSampled(RuleName::token)) == text_under<Draw::sampled>(Rejection{}));
+  CHECK(text_under<Draw::sampled>(OfSampled(RuleName::block)) == text_under<Draw::sampled>(Block{}));
+  CHECK(text_under<Draw::greedy>(OfChosen(RuleName::match)) == text_under<Draw::greedy>(SampleAndMatch{}));
+  CHECK(text_under<Draw::shared>(OfShared(RuleName::gumbel)) == text_under<Draw::shared>(GumbelCoupling{}));
+  CHECK(text_under<Draw::sampled>(OfSampled::accept_lossy(RuleName::lenient, 3)) ==
+        text_under<Draw::sampled>(accept_lossy(Lenient{3})));
+  CHECK(text_under<Draw::sampled>(OfSampled::accept_lossy(RuleName::typical)) ==
+        text_under<Draw::sampled>(accept_lossy(Typical{})));
+  CHECK(text_under<Draw::shared>(OfShared::accept_lossy(RuleName::token)) ==
+        text_under<Draw::shared>(accept_lossy(Rejection{})));
 }
 
-TEST_CASE("an AnyRule writes the text of its rule") {
-  CHECK(text_under<Draw::sampled>(AnyRule(Rule::sampling)) == text_under<Draw::sampled>(Sampling{}));
-  CHECK(text_under<Draw::sampled>(AnyRule(Rule::token)) == text_under<Draw::sampled>(Rejection{}));
-  CHECK(text_under<Draw::sampled>(AnyRule(Rule::block)) == text_under<Draw::sampled>(Block{}));
-  CHECK(text_under<Draw::greedy>(AnyRule(Rule::match)) == text_under<Draw::greedy>(SampleAndMatch{}));
-  CHECK(text_under<Draw::shared>(AnyRule(Rule::gumbel)) == text_under<Draw::shared>(GumbelCoupling{}));
-  CHECK(text_under<Draw::sampled>(AnyRule(Rule::lenient, 3)) ==
-        text_under<Draw::sampled>(accept_lossy(Lenient{3})));
-  CHECK(text_under<Draw::shared>(AnyRule(Rule::token)) ==
-        text_under<Draw::shared>(accept_lossy(Rejection{})));
+TEST_CASE(
+    "the first token under any AnyRule that can be made without accept_lossy() has the target's "
+    "distribution") {
+  constexpr std::int32_t kVocab = 4;
+  constexpr int kTexts = 20000;
+  const std::vector<Token> prompt{1, 2};
+  ToyModel target(kVocab, 1, 2.0f), draft(kVocab, 5, 2.0f);
+  std::array<float, kVocab> row{};
+  target.row(1, 2, row.data());
+  detail::RowScan scan(kVocab);
+  const Distribution want = scan.distribution(row, {});
+  const auto farthest = [&]<Draw mode>(AnyRule<Chain<mode>::kind> rule) {
+    Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, Chain<mode>{.length = 2}};
+    std::array<int, kVocab> counts{};
+    for (int text = 0; text < kTexts; ++text) {
+      PhiloxRandom rng(7, static_cast<std::uint32_t>(text));
+      run.start(prompt);
+      ++counts[static_cast<std::size_t>(run.step(rng).front())];
+    }
+    double most = 0;
+    for (Token x = 0; x < kVocab; ++x)
+      most = std::max(most, std::abs(counts[static_cast<std::size_t>(x)] / double{kTexts} - double{want(x)}));
+    return most;
+  };
+  const auto check = [&]<Draw mode>() {
+    for (int name = 0; name <= static_cast<int>(RuleName::typical); ++name) {
+      const auto rule = static_cast<RuleName>(name);
+      using Rule = AnyRule<Chain<mode>::kind>;
+      CAPTURE(name_of(rule));
+      CAPTURE(static_cast<int>(mode));
+      if (is_lossless(rule, Chain<mode>::kind))
+        CHECK(farthest.template operator()<mode>(Rule(rule)) < 0.02);  // 5 standard deviations
+      else
+        CHECK_THROWS_AS(Rule{rule}, std::invalid_argument);
+    }
+  };
+  check.template operator()<Draw::greedy>();
+  check.template operator()<Draw::sampled>();
+  check.template operator()<Draw::shared>();
+  const double typical = farthest.template operator()<Draw::sampled>(
+      AnyRule<ProposalKind::sampled>::accept_lossy(RuleName::typical));
+  CHECK(typical > 0.1);  // what the constructor keeps out
 }

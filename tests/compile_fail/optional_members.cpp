@@ -2,7 +2,7 @@
 // expect: the drafter's usage is not ReportsUsage
 // expect: the drafter's kMembers is not HasMembers
 // expect: a drafter with kMembers and usage must be ReportsMemberUsage
-// expect: the drafter's works_in is not NamesItsModel
+// expect: the drafter's cache_id is not NamesItsCache
 // expect: the shape's reserve is not ReservesWorkspace
 // expect: the shape's learn is not LearnsFromRounds
 // expect: the shape's reset is not ResetsPerText
@@ -13,6 +13,7 @@
 // expect: the verifier's usage is not ReportsUsage
 // expect: the verifier's size is not ReportsSize
 // expect: the verifier's change_count is not ReportsChangeCount
+// expect: the verifier's cache_id is not NamesItsCache
 #include <specula/accept/exact_rules.hpp>
 #include <specula/draft/no_drafter.hpp>
 #include <specula/draft/stack.hpp>
@@ -40,7 +41,7 @@ struct D4 : NoDrafter {
   Usage usage() const;
   MEMBER(, Usage usage(std::size_t) const;)
 };
-struct D5 : NoDrafter { MEMBER(bool works_in(int) const;, bool works_in(const void*) const;) };
+struct D5 : NoDrafter { MEMBER(int cache_id() const;, const void* cache_id() const;) };
 struct S1 : Chain<> { MEMBER(void reserve(int);, void reserve();) };
 struct S2 : Chain<> {
   MEMBER(void learn(const TokenTree&, const VerifyResult&);
@@ -54,13 +55,15 @@ struct V1 : Target { MEMBER(void reserve();, void reserve(std::int32_t);) };
 struct V2 : Target { MEMBER(double usage() const;, Usage usage() const;) };
 struct V3 : Target { MEMBER(std::size_t size() const;, std::int32_t size() const;) };
 struct V4 : Target { MEMBER(std::uint64_t change_count();, std::uint64_t change_count() const;) };
+struct V5 : Target { MEMBER(const void* cache_id();, const void* cache_id() const;) };
 
-void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, V1 v1, V2 v2, V3 v3, V4 v4) {
+void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, V1 v1, V2 v2, V3 v3, V4 v4,
+               V5 v5) {
   Speculator{v, d1, Chain<>{}}, Speculator{v, d2, Chain<>{}}, Speculator{v, d3, Chain<>{}};
   Speculator{v, d4, Chain<>{}};
   Stack{d, d5};
   CostAware{S1{}}, CostAware{S2{}};
   Speculator{v, d, S3{}}, Speculator{v, d, S4{}}, Speculator{v, d, S5{}}, Speculator{v, d, S6{}};
   Speculator{v1, d, Chain<>{}}, Speculator{v2, d, Chain<>{}}, Speculator{v3, d, Chain<>{}};
-  Speculator{v4, d, Chain<>{}};
+  Speculator{v4, d, Chain<>{}}, Speculator{v5, d, Chain<>{}};
 }

@@ -167,5 +167,5 @@ TEST_CASE("a stack of two drafters over one draft model is refused, in either or
   CHECK_THROWS_WITH_AS((Stack{Glide{draft, target}, ModelDrafter{draft}}), same, std::invalid_argument);
   CHECK_THROWS_WITH_AS((Stack{ModelDrafter{draft}, Glide{draft, target}}), same, std::invalid_argument);
   CHECK_THROWS_WITH_AS((Stack{Glide{draft, target}, Glide{draft, target}}), same, std::invalid_argument);
-  CHECK(&Glide{draft, target}.model() == &draft);
+  CHECK(Glide{draft, target}.cache_id() == &draft);
 }

@@ -15,7 +15,12 @@
 
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "specula/accept/exact_rules.hpp"
 #include "specula/concepts.hpp"
+#include "specula/draft/no_drafter.hpp"
+#include "specula/run/speculator.hpp"
+#include "specula/shape/chain.hpp"
+#include "specula/verify/tree_verifier.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {
@@ -401,6 +406,57 @@ TEST_CASE("a model can be moved") {
 }
 
 }  // namespace
+
+UNTHREADED_TEST_CASE(
+    "another model in the place of one, or weights that a program changed: no prefix of the old ones") {
+  const LlamaConfig config = shapes()[0].config;
+  const auto weights = [&](std::uint64_t seed) {
+    return std::make_shared<LlamaWeights<float>>(random_llama_weights<float>(config, seed));
+  };
+  Random random(3);
+  const std::vector<Token> prompt = random_tokens(random, 200, config.vocab_size);
+  const LlamaOptions options{.capacity = 256};
+  const auto pipeline = [](Llama<float>& model) {
+    auto run = std::make_unique<Speculator<TreeVerifier<Llama<float>, Sampling>, NoDrafter, Chain<>>>(
+        TreeVerifier{model, Sampling{}}, NoDrafter{model.vocab_size()}, Chain<>{.length = 0});
+    run->verifier().report_logprobs({});
+    return run;
+  };
+  const auto write = [&](auto& run) {  // the tokens, and the bits of their log-probabilities
+    std::vector<double> text;
+    PhiloxRandom rng(1);
+    run->generate(prompt, {.max_new_tokens = 10}, rng, [&](Tokens fresh) {
+      for (std::size_t i = 0; i < fresh.size(); ++i) {
+        text.push_back(fresh[i]);
+        text.push_back(static_cast<double>(run->logprobs()[i].logprob));
+      }
+    });
+    return text;
+  };
+  const auto fresh = [&](std::shared_ptr<const LlamaWeights<float>> of) {
+    Llama<float> model(std::move(of), options);
+    auto run = pipeline(model);
+    return write(run);
+  };
+  const auto used = weights(1), other = weights(2);
+  const auto change = [&] {
+    for (float& scale : used->layers[0].attention_norm) scale *= 1.5f;
+  };
+  Llama<float> model(used, options);
+  auto run = pipeline(model);
+  const auto first = write(run);
+  CHECK(first == fresh(used));
+  CHECK(write(run) == first);  // on the prefix
+  model = Llama<float>(other, options);
+  CHECK(write(run) == fresh(other));
+  model = Llama<float>(used, options);
+  CHECK(write(run) == first);
+  change();
+  CHECK(write(run) != fresh(used));  // the model cannot see this,
+  change();
+  run->forget();  // so the program says it
+  CHECK(write(run) == fresh(used));
+}
 
 UNTHREADED_TEST_CASE("infinities of one pass do not affect the next, for any padding") {
   LlamaConfig config;

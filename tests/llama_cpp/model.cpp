@@ -509,6 +509,56 @@ TEST_CASE("speculation gives the text of plain decoding") {
   check(Beam{.width = 3, .length = 3});
 }
 
+TEST_CASE("what is added to the weights: no prefix of the context before it is kept") {
+  Model model(pack_model("small"), exact_options(400)), other(pack_model("small"), exact_options(400));
+  const std::int32_t width = llama_model_n_embd(model.weights().get());
+  const std::int32_t layers = llama_model_n_layer(model.weights().get());
+  const std::vector<float> vector(static_cast<std::size_t>(width * (layers - 1)),
+                                  0.5f);  // of layers from 1 on
+  const auto add_to = [&](Model& to) {
+    REQUIRE(llama_set_adapter_cvec(to.context(), vector.data(), vector.size(), width, 1, layers - 1) == 0);
+  };
+  Random random(8);
+  const List prompt = random_tokens(random, 200, model.vocab_size());
+  const auto pipeline = [](Model& of) {
+    auto run = std::make_unique<Speculator<TreeVerifier<Model, Greedy>, NoDrafter, Chain<>>>(
+        TreeVerifier{of, Greedy{}}, NoDrafter{of.vocab_size()}, Chain<>{.length = 0});
+    run->verifier().report_logprobs({});
+    return run;
+  };
+  const auto write = [&](auto& run) {  // the log-probabilities of the text
+    std::vector<double> text;
+    run->generate(prompt, {.max_new_tokens = 10}, PhiloxRandom(1), [&](Tokens fresh) {
+      for (std::size_t i = 0; i < fresh.size(); ++i)
+        text.push_back(static_cast<double>(run->logprobs()[i].logprob));
+    });
+    return text;
+  };
+  const auto differ = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double most = 0;
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    return most > 1e-3;
+  };
+  auto run = pipeline(model), fresh = pipeline(other);
+  const auto plain = write(run);
+  add_to(other);
+  const auto want = write(fresh);
+  REQUIRE(differ(plain, want));
+  add_to(model);
+  CHECK(differ(write(run), want));  // its prefix is that of the plain model
+  model.context_changed();
+  CHECK(!differ(write(run), want));
+  CHECK(!differ(write(run), want));  // on the prefix that it has kept
+  PhiloxRandom rng(1);
+  run->step(rng);
+  REQUIRE(llama_set_adapter_cvec(model.context(), nullptr, 0, 0, 0, 0) == 0);
+  model.context_changed();
+  CHECK_THROWS_WITH_AS(run->step(rng), doctest::Contains("or its weights or settings changed"),
+                       std::logic_error);
+  CHECK(!differ(write(run), plain));
+}
+
 TEST_CASE("a draft head proposes the same from libllama's features as from eigen::Llama's") {
   const std::filesystem::path models = SPECULA_MODELS_DIR;
   Options options = exact_options(400);

@@ -9,6 +9,7 @@
 #include <specula/pipeline.hpp>
 #include <specula/specula.hpp>
 
+#include "able_model.hpp"
 #include "conditioned_models.hpp"
 #include "count_allocations.hpp"
 #include "self_models.hpp"
@@ -158,6 +159,57 @@ TEST_CASE("a model that lacks what a pipeline needs is named, and so is the pipe
                        PipelineError);
   CHECK_THROWS_WITH_AS(twice.add("seen", plain), "NamedModels::add: there is a draft 'seen' already",
                        std::invalid_argument);
+}
+
+TEST_CASE_TEMPLATE("pipelines of two NamedModels over one model: each text is right", Model,
+                   specula_test::AbleModel<true>, specula_test::AbleModel<false>) {
+  const auto prompt = [](int kind) {
+    std::vector<Token> tokens;
+    for (int i = 0; i < 200; ++i) tokens.push_back((kind * i * i + i) % 6);
+    return tokens;
+  };
+  const auto write = [&](Pipeline& pipeline, int kind) {
+    PhiloxRandom rng(3);
+    pipeline.start(prompt(kind));
+    while (pipeline.text().size() < 220) pipeline.step(rng);
+    return std::vector<Token>(pipeline.text().begin(), pipeline.text().begin() + 220);
+  };
+  for (const std::string name : {"autoregressive", "chain:small:3", "cascade:small:base"}) {
+    CAPTURE(name);
+    Model target(6), small(6, 2), base(6, 3), alone(6), alone_small(6, 2), alone_base(6, 3);
+    NamedModels one("one", target), two("two", target), fresh("fresh", alone);
+    for (NamedModels* models : {&one, &two}) models->add("small", small).add("base", base);
+    fresh.add("small", alone_small).add("base", alone_base);
+    const auto first = make_pipeline(name, one), second = make_pipeline(name, two),
+               third = make_pipeline(name, one);
+    const auto want = write(*make_pipeline(name, fresh), 1);
+    CHECK(write(*first, 1) == want);
+    write(*second, 2);
+    CHECK(write(*first, 1) == want);
+    write(*third, 2);
+    CHECK(write(*first, 1) == want);
+    write(*second, 2);
+    first->forget();
+    CHECK(write(*first, 1) == want);
+    target.set_weights(5, false);  // not counted: the caller says so
+    alone.set_weights(5, false);
+    first->forget();
+    CHECK(write(*first, 1) == write(*make_pipeline(name, fresh), 1));
+  }
+}
+
+TEST_CASE("one model under two names is no cascade: the pipeline is not made") {
+  ToyModel target(12, 7, 2.0f, kCapacity), small(12, 9, 1.0f, kCapacity);
+  NamedModels models("toy", target);
+  models.add("x", small).add("y", small);
+  for (const std::string name :
+       {"cascade:x:y", "sampled-vertical:x:y", "horizontal:x:y", "cascade:x:y:max-gram"}) {
+    CAPTURE(name);
+    CHECK_THROWS_WITH_AS(make_pipeline(name, models),
+                         doctest::Contains("two drafters have the same model, which holds one text"),
+                         std::invalid_argument);
+  }
+  CHECK_NOTHROW(make_pipeline("chain:x", models));
 }
 
 TEST_CASE("the table of bigrams is what was given") {

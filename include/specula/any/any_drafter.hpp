@@ -22,8 +22,10 @@ class AnyDrafter {
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return drafter_->capacity(); }      ///< tokens and nodes that it can hold
   Usage usage() const { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
-  /// Whether the drafter says that its text is in the cache of `model`.
-  bool works_in(const void* model) const { return drafter_->works_in(model); }
+  /// The drafter's, null if it names none; see NamesItsCache.
+  const void* cache_id() const { return drafter_->cache_id(); }
+  /// Allocates memory for a text and a proposal of `tokens` tokens in all, if the drafter does.
+  void reserve(std::int32_t tokens) { drafter_->reserve(tokens); }
   /// Begins a text that shares `n` tokens with the last one.
   void truncate(std::int32_t n) { drafter_->truncate(n); }
   /// Brings it to the text `context` followed by `draft_tokens`; see Drafter.
@@ -37,20 +39,29 @@ class AnyDrafter {
     virtual std::int32_t vocab_size() const = 0;
     virtual std::int32_t capacity() const = 0;
     virtual Usage usage() const = 0;
-    virtual bool works_in(const void* model) const = 0;
+    virtual const void* cache_id() const = 0;
+    virtual void reserve(std::int32_t tokens) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual void sync(Tokens context, Tokens draft_tokens) = 0;
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
   };
   template <class D>
   struct Of final : Base {
+    static_assert(detail::check_drafter_members<D>());
+    static_assert(!HasMembers<D>, "AnyDrafter: a Stack would lose its members; erase each of them instead");
     explicit Of(D drafter) : own(std::move(drafter)) {}
     std::int32_t vocab_size() const override { return own.vocab_size(); }
     std::int32_t capacity() const override { return own.capacity(); }
-    Usage usage() const override { return own.usage(); }
-    bool works_in(const void* model) const override {
-      if constexpr (NamesItsModel<D>) return own.works_in(model);
-      return false;
+    Usage usage() const override {
+      if constexpr (ReportsUsage<D>) return own.usage();
+      return {};
+    }
+    const void* cache_id() const override {
+      if constexpr (NamesItsCache<D>) return own.cache_id();
+      return nullptr;
+    }
+    void reserve([[maybe_unused]] std::int32_t tokens) override {
+      if constexpr (ReservesMemory<D>) own.reserve(tokens);
     }
     void truncate(std::int32_t n) override { own.truncate(n); }
     void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }

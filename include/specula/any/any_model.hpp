@@ -39,22 +39,21 @@ class AnyModel {
   template <LanguageModel M>
     requires(!std::same_as<M, AnyModel>)
   explicit AnyModel(M& model) : model_(std::make_unique<Of<M>>(model)) {}
+  AnyModel(AnyModel&&) = default;            ///< The new one refers to the model.
+  AnyModel& operator=(AnyModel&&) = delete;  // a pipeline would take the other model's cache for its own text
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t size() const { return model_->size(); }              ///< committed tokens
   std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
-  void append(Tokens tokens) { changed().append(tokens); }          ///< Commits tokens (prefill).
+  void append(Tokens tokens) { model_->append(tokens); }            ///< Commits tokens (prefill).
   /// One pass over new nodes; a row of logits for each.
-  LogitsView extend(Tokens tokens, Nodes parents) { return changed().extend(tokens, parents); }
-  void commit(Nodes path) { changed().commit(path); }  ///< Commits a path of nodes and drops all others.
+  LogitsView extend(Tokens tokens, Nodes parents) { return model_->extend(tokens, parents); }
+  void commit(Nodes path) { model_->commit(path); }  ///< Commits a path of nodes and drops all others.
   /// KV cache rollback: keeps the first `n` committed tokens.
-  void truncate(std::int32_t n) { changed().truncate(n); }
-  /// Number of calls that changed the model; if the model has no change_count(), of those through this
-  /// object.
-  std::uint64_t change_count() const { return model_->change_count(changes_); }
-
-  /// Whether both refer to the same model.
-  bool same_model(const AnyModel& other) const { return model_->address() == other.model_->address(); }
+  void truncate(std::int32_t n) { model_->truncate(n); }
+  /// The model's; empty if it has none. See CountsChanges.
+  std::optional<std::uint64_t> change_count() const { return model_->change_count(); }
+  const void* cache_id() const { return model_->cache_id(); }  ///< the model's; see NamesItsCache
 
   /// A ModelDrafter over the model.
   AnyDrafter drafter() { return model_->drafter(); }
@@ -92,8 +91,8 @@ class AnyModel {
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
     virtual void commit(Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
-    virtual std::uint64_t change_count(std::uint64_t changes) const = 0;
-    virtual const void* address() const = 0;
+    virtual std::optional<std::uint64_t> change_count() const = 0;
+    virtual const void* cache_id() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
     virtual Conditioning conditioned_on() const = 0;
@@ -128,11 +127,11 @@ class AnyModel {
     LogitsView extend(Tokens tokens, Nodes parents) override { return it.extend(tokens, parents); }
     void commit(Nodes path) override { it.commit(path); }
     void truncate(std::int32_t n) override { it.truncate(n); }
-    std::uint64_t change_count(std::uint64_t changes) const override {
-      if constexpr (requires { it.change_count(); }) return it.change_count();
-      return changes;
+    std::optional<std::uint64_t> change_count() const override {
+      if constexpr (CountsChanges<M>) return it.change_count();
+      return std::nullopt;
     }
-    const void* address() const override { return &it; }
+    const void* cache_id() const override { return detail::cache_of(it); }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
     AnyDrafter drafter([[maybe_unused]] AnyModel& target) override {
       if constexpr (StatesConditioning<M>) {
@@ -154,13 +153,12 @@ class AnyModel {
         throw std::invalid_argument("AnyModel::drafter: the draft reads the target's " +
                                     std::string(name_of(reads)) + ", " + what);
       };
-      if (same_address(target)) fail("and is that target itself");
+      if (cache_id() == target.cache_id()) fail("and is that target itself");
       const std::type_info* given = target.model_->view_type(reads);
       if (!given) fail("which the target does not expose");
       if (*given != typeid(View)) fail("and takes no view of the type that the target gives");
       return AnyDrafter(detail::ConditionedDrafter<M, AnyModel, Accessor<reads, View>>(it, target));
     }
-    bool same_address(const AnyModel& other) const { return address() == other.model_->address(); }
     Conditioning conditioned_on() const override {
       if constexpr (StatesConditioning<M>) return it.conditioned_on();
       return Conditioning::nothing;
@@ -207,13 +205,7 @@ class AnyModel {
     M& it;
   };
 
-  Base& changed() {
-    ++changes_;
-    return *model_;
-  }
-
   std::unique_ptr<Base> model_;
-  std::uint64_t changes_ = 0;
 };
 
 static_assert(LanguageModel<AnyModel>);

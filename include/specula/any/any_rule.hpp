@@ -1,6 +1,11 @@
 // Type-erased acceptance rule, chosen at run time.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
 #include "specula/accept/exact_rules.hpp"
 #include "specula/accept/gumbel_coupling.hpp"
 #include "specula/accept/k_seq.hpp"
@@ -8,68 +13,98 @@
 #include "specula/accept/target_distributions.hpp"
 #include "specula/accept/typical.hpp"
 #include "specula/concepts.hpp"
+#include "specula/run/detail/not_lossless.hpp"
 
 namespace specula {
 
-/// One type for all rules, so that a Speculator is compiled once for them. At compile time it is lossless for
-/// every proposal kind: code that creates one must check is_lossless(), as make_pipeline() does. Cost: that
-/// of the rule, and one switch per round.
+/// The rules of AnyRule, by the names of make_pipeline(): Sampling, Rejection, Block, Traversal,
+/// SampleAndMatch, KSeq, GumbelCoupling, Lenient, Typical.
+enum class RuleName { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
+
+/// The name of a rule in make_pipeline()'s texts.
+constexpr const char* name_of(RuleName rule) {
+  constexpr std::array kNames{"sampling", "token",  "block",   "traversal", "match",
+                              "k-seq",    "gumbel", "lenient", "typical"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+
+namespace detail {
+
+/// Calls f(rule) with the rule of this name.
+template <class F>
+auto with_rule(RuleName name, const Lenient& lenient, F&& f) {
+  switch (name) {
+    case RuleName::sampling:
+      return f(Sampling{});
+    case RuleName::token:
+      return f(Rejection{});
+    case RuleName::block:
+      return f(Block{});
+    case RuleName::traversal:
+      return f(Traversal{});
+    case RuleName::match:
+      return f(SampleAndMatch{});
+    case RuleName::k_seq:
+      return f(KSeq{});
+    case RuleName::gumbel:
+      return f(GumbelCoupling{});
+    case RuleName::lenient:
+      return f(lenient);
+    case RuleName::typical:
+      break;
+  }
+  return f(Typical{});
+}
+/// One instantiation for all kinds of AnyRule.
+inline void verify_by(RuleName name, const Lenient& lenient, const TokenTree& tree,
+                      const TargetDistributions& target, PhiloxRandom& rng, VerifyResult& out) {
+  with_rule(name, lenient, [&](const auto& rule) { (rule.verify)(tree, target, rng, out); });
+}
+
+}  // namespace detail
+
+/// Whether the rule keeps the target's distribution for proposals of this kind.
+inline bool is_lossless(RuleName rule, ProposalKind kind) {
+  return detail::with_rule(rule, Lenient(1), [&](const auto& found) { return found.lossless_for(kind); });
+}
+
+/// One type for all rules, so that a Speculator is compiled once for them. The kind of the proposals is part
+/// of the type, as it is of AnyShape: a rule that is not lossless for it takes accept_lossy(). Cost: that of
+/// the rule, and one switch per round.
+template <ProposalKind of>
 class AnyRule {
  public:
-  /// The rules, by the names of make_pipeline(): Sampling, Rejection, Block, Traversal, SampleAndMatch, KSeq,
-  /// GumbelCoupling, Lenient, Typical.
-  enum class Rule { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
-
-  /// `lenience` is used by Rule::lenient only. Throws std::invalid_argument unless it is in [1, 1e30].
-  explicit AnyRule(Rule rule, double lenience = 1) : rule_(rule), lenient_(lenience) {}
-
-  static constexpr bool lossless_for(ProposalKind) { return true; }  ///< see is_lossless()
-
- private:
-  template <class F>
-  auto visit(F&& f) const {
-    switch (rule_) {
-      case Rule::sampling:
-        return f(Sampling{});
-      case Rule::token:
-        return f(Rejection{});
-      case Rule::block:
-        return f(Block{});
-      case Rule::traversal:
-        return f(Traversal{});
-      case Rule::match:
-        return f(SampleAndMatch{});
-      case Rule::k_seq:
-        return f(KSeq{});
-      case Rule::gumbel:
-        return f(GumbelCoupling{});
-      case Rule::lenient:
-        return f(lenient_);
-      case Rule::typical:
-        break;
-    }
-    return f(Typical{});
+  /// `lenience` is used by RuleName::lenient only. Throws std::invalid_argument unless it is in [1, 1e30],
+  /// and if the rule does not keep the target's distribution for proposals of this kind.
+  explicit AnyRule(RuleName rule, double lenience = 1) : AnyRule(rule, lenience, !is_lossless(rule, of)) {
+    if (lossy_)
+      throw std::invalid_argument(std::string("AnyRule: ") + name_of(rule) +
+                                  ": " SPECULA_NOT_LOSSLESS
+                                  " Write AnyRule<kind>::accept_lossy(rule) if a text of another "
+                                  "distribution is what you want.");
+  }
+  /// Any rule: the text need not have the target's distribution.
+  static AnyRule accept_lossy(RuleName rule, double lenience = 1) {
+    return AnyRule(rule, lenience, !is_lossless(rule, of));
   }
 
- public:
-  /// Whether the chosen rule keeps the target's distribution for proposals of this kind.
-  bool is_lossless(ProposalKind kind) const {
-    return visit([&](const auto& rule) { return rule.lossless_for(kind); });
-  }
+  /// For proposals of its own kind.
+  static constexpr bool lossless_for(ProposalKind kind) { return kind == of; }
 
-  /// As the chosen rule; within accept_lossy() if the rule is not lossless for the proposal's kind.
+  /// As the chosen rule, within accept_lossy() if it is not lossless.
   void(verify)(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
                VerifyResult& out) const {
-    visit([&](const auto& rule) {
-      (rule.verify)(tree, rule.lossless_for(tree.kind()) ? target : target.for_lossy(), rng, out);
-    });
+    detail::verify_by(rule_, lenient_, tree, lossy_ ? target.for_lossy() : target, rng, out);
   }
 
  private:
-  Rule rule_;
+  AnyRule(RuleName rule, double lenience, bool lossy) : rule_(rule), lenient_(lenience), lossy_(lossy) {}
+
+  RuleName rule_;
   Lenient lenient_;
+  bool lossy_;
 };
 
-static_assert(AcceptanceRule<AnyRule>);
+static_assert(AcceptanceRule<AnyRule<ProposalKind::mixed>>);
 
 }  // namespace specula

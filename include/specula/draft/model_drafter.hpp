@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "specula/base/alive.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/stats.hpp"
 
 namespace specula {
@@ -62,17 +64,17 @@ class ModelDrafter {
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
   const Forward& forward() const { return forward_; }  ///< what runs the nodes
-  const M& model() const { return *model_; }           ///< the draft model
-  /// Whether the text of this drafter is in the cache of `model`.
-  bool works_in(const void* model) const { return model == model_; }
+  const void* cache_id() const { return detail::cache_of(*model_); }  ///< see NamesItsCache
 
-  /// KV cache rollback: drops all nodes, and committed tokens from `n` on. It drops all committed tokens if
-  /// other code has used the model, or may have: if the model does not count changes and `n` is below
-  /// known().
+  /// KV cache rollback: drops all nodes, and committed tokens from `n` on; all committed tokens if the model
+  /// has changed since, or may have: if it does not count changes.
   void truncate(std::int32_t n) {
     alive_.expect("ModelDrafter");
-    if (!is_as_left() || (!CountsChanges<M> && n < known_)) n = 0;
-    known_ = std::min(n, known_);
+    known_ = change_count_ && is_as_left() ? std::min(n, known_) : 0;
+    drop_speculation();
+  }
+  /// Drops all nodes and draft tokens.
+  void drop_speculation() {
     model_->truncate(known_);
     tail_.clear();
     forget_nodes();
@@ -181,7 +183,7 @@ class ModelDrafter {
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
   bool unfinished_ = false;       // the last call threw
-  std::uint64_t change_count_ = 0;  // the model's at the end of the last call
+  std::optional<std::uint64_t> change_count_;  // the model's at the end of the last call, if it counts
   detail::Alive alive_;
   Usage usage_;
 };

@@ -28,6 +28,7 @@ class Stack {
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
       "named below, and specula/concepts.hpp lists them all");
   static_assert(detail::check_drafter_members<Head>());
+  static_assert(!HasMembers<Head>, "Stack: one of its members is a Stack; name that one's members instead");
 
  public:
   static constexpr std::size_t kMembers = 1 + sizeof...(Tail);  ///< number of drafters
@@ -37,8 +38,8 @@ class Stack {
     if (head_.vocab_size() != tail_.vocab_size())
       throw std::invalid_argument("Stack: a drafter's vocabulary has " + std::to_string(head_.vocab_size()) +
                                   " tokens, that of the next one " + std::to_string(tail_.vocab_size()));
-    if constexpr (requires { head_.model(); })
-      if (tail_.works_in(&head_.model()))
+    if constexpr (NamesItsCache<Head>)
+      if (detail::works_in(tail_, head_.cache_id()))
         throw std::invalid_argument("Stack: two drafters have the same model, which holds one text");
   }
 
@@ -56,11 +57,11 @@ class Stack {
   std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
   /// Tokens and nodes; the smallest of the members.
   std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
-  /// Whether the text of a member is in the cache of `model`.
-  bool works_in(const void* model) const {
-    if constexpr (NamesItsModel<Head>)
-      if (head_.works_in(model)) return true;
-    return tail_.works_in(model);
+  /// The cache of the i-th member; null for one that names none. See NamesItsCache.
+  const void* cache_id(std::size_t i = 0) const {
+    if (i > 0) return tail_.cache_id(i - 1);
+    if constexpr (NamesItsCache<Head>) return head_.cache_id();
+    return nullptr;
   }
   /// Begins a text that shares `n` tokens with the last one, in every member.
   void truncate(std::int32_t n) {
@@ -109,6 +110,7 @@ class Stack<Head> {
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
       "named below, and specula/concepts.hpp lists them all");
   static_assert(detail::check_drafter_members<Head>());
+  static_assert(!HasMembers<Head>, "Stack: one of its members is a Stack; name that one's members instead");
 
  public:
   static constexpr std::size_t kMembers = 1;  ///< number of drafters
@@ -126,10 +128,10 @@ class Stack<Head> {
   std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
   /// Tokens and nodes; the smallest of the members.
   std::int32_t capacity() const { return head_.capacity(); }
-  /// Whether the text of the drafter is in the cache of `model`.
-  bool works_in(const void* model) const {
-    if constexpr (NamesItsModel<Head>) return head_.works_in(model);
-    return false;
+  /// The cache of the drafter; null if it names none. See NamesItsCache.
+  const void* cache_id(std::size_t = 0) const {
+    if constexpr (NamesItsCache<Head>) return head_.cache_id();
+    return nullptr;
   }
   /// Begins a text that shares `n` tokens with the last one, in every member.
   void truncate(std::int32_t n) { head_.truncate(n); }

@@ -29,7 +29,8 @@ struct LlamaLayer {
       cross_output;               ///< (hidden, target's heads * head_dim)
 };
 
-/// Read only after construction; several models may share it.
+/// Read only after construction; several models may share it. (A program that changes them all the same calls
+/// Speculator::forget() of the pipelines over these models.)
 template <class Real>
 struct LlamaWeights {
   LlamaConfig config;                      ///< as loaded

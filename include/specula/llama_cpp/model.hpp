@@ -91,6 +91,10 @@ class Model {
   std::int32_t node_count() const { return sequences_.node_count(); }  ///< nodes, not committed
   /// Calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const { return change_count_.now(); }
+  /// To be called after libllama was told to compute something else for the same tokens: LoRA adapters or a
+  /// control vector of context(), changed tensors of weights(). Counts as a change: start() then keeps no
+  /// prefix, and step() within a text throws.
+  void context_changed() { change_count_.next(); }
 
   /// Prefill: commits `tokens` and drops all nodes. At most kLazyTokens wait for the next extend(), more run
   /// at once. Throws std::invalid_argument for a token out of range or a full context, and changes nothing;
@@ -167,7 +171,8 @@ class Model {
   }
 
   /// The libllama context, for example to attach thread pools or read counters. Callers must not change its
-  /// cache.
+  /// cache or what the constructor sets (Options::adjust), and call context_changed() after they have
+  /// changed its adapters.
   llama_context* context() const { return context_.get(); }
   /// The libllama model, which may be shared.
   const std::shared_ptr<llama_model>& weights() const { return weights_; }

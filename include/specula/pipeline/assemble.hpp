@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,6 +60,13 @@ class PipelineOf final : public Pipeline {
 
 namespace detail::pipelines {
 
+/// The rule of a text.
+struct ParsedRule {
+  RuleName name = RuleName::sampling;
+  double lenience = 1;
+  bool lossy = false;  // not lossless for the shape's proposals, which the text allows
+};
+
 /// make(), where what is wrong lies in the pipeline's parts and not in the program's models or parameters:
 /// throws PipelineError for std::invalid_argument.
 template <class Make>
@@ -73,10 +81,13 @@ auto of_pipeline(Make make) {
 /// Shapes of one kind over one type of drafter share a Speculator instantiation. Throws PipelineError if they
 /// and the target do not go together.
 template <class D, class S>
-std::unique_ptr<Pipeline> assemble(AnyModel& target, AnyRule rule, const SamplingParams& params, D drafter,
-                                   S shape, std::vector<std::string> drafters) {
-  using V = TreeVerifier<AnyModel, AnyRule>;
+std::unique_ptr<Pipeline> assemble(AnyModel& target, const ParsedRule& parsed, const SamplingParams& params,
+                                   D drafter, S shape, std::vector<std::string> drafters) {
+  using Rule = AnyRule<S::kind>;
+  using V = TreeVerifier<AnyModel, Rule>;
   using Shape = AnyShape<D, S::kind>;
+  const Rule rule =
+      parsed.lossy ? Rule::accept_lossy(parsed.name, parsed.lenience) : Rule(parsed.name, parsed.lenience);
   V verifier{target, rule, params};
   return of_pipeline([&] {
     return std::make_unique<PipelineOf<V, D, Shape>>(std::move(verifier), std::move(drafter),
@@ -84,40 +95,32 @@ std::unique_ptr<Pipeline> assemble(AnyModel& target, AnyRule rule, const Samplin
   });
 }
 
-struct ParsedRule {
-  AnyRule rule;
-  bool lossy;
-};
-
 /// Takes the options rule=, lenient= and lossy=. Throws PipelineError for a rule that is not lossless for
 /// proposals of this kind, unless the text has lossy=yes.
 inline ParsedRule parse_rule(PipelineSpec& spec, ProposalKind kind) {
-  using Rule = AnyRule::Rule;
-  static const std::vector<std::pair<std::string, Rule>> kRules{
-      {"sampling", Rule::sampling},   {"token", Rule::token},    {"block", Rule::block},
-      {"traversal", Rule::traversal}, {"match", Rule::match},    {"k-seq", Rule::k_seq},
-      {"gumbel", Rule::gumbel},       {"typical", Rule::typical}};
+  static constexpr std::array kRules{
+      RuleName::sampling, RuleName::token,  RuleName::block,  RuleName::traversal, RuleName::match,
+      RuleName::k_seq,    RuleName::gumbel, RuleName::typical};  // lenient has an option of its own
   const bool shared = kind == ProposalKind::shared;
   std::vector<std::string> names;
-  for (const auto& [name, rule] : kRules) names.push_back(name);
+  for (const RuleName rule : kRules) names.emplace_back(name_of(rule));
   const std::string word = spec.choice("rule", shared ? "gumbel" : "sampling", names);
   const double lenience = spec.option("lenient", 1, 1, 1000);
   const bool may_be_lossy = spec.choice("lossy", "no", {"yes", "no"}) == "yes";
   if (lenience > 1 && shared) spec.fail("lenient is a rule of its own: it does not go with shared noise");
   if (lenience > 1 && word != "sampling")
     spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
-  const auto found =
-      std::find_if(kRules.begin(), kRules.end(), [&](const auto& rule) { return rule.first == word; });
-  const AnyRule rule = lenience > 1 ? AnyRule(Rule::lenient, lenience) : AnyRule(found->second);
-  const bool lossy = !rule.is_lossless(kind);
+  const auto found = std::find(names.begin(), names.end(), word) - names.begin();
+  const RuleName rule = lenience > 1 ? RuleName::lenient : kRules[static_cast<std::size_t>(found)];
+  const bool lossy = !is_lossless(rule, kind);
   if (lossy && !may_be_lossy) {
     std::string lossless;
-    for (const auto& [name, other] : kRules)
-      if (AnyRule(other).is_lossless(kind)) lossless.append(lossless.empty() ? "" : ", ").append(name);
+    for (const RuleName other : kRules)
+      if (is_lossless(other, kind)) lossless.append(lossless.empty() ? "" : ", ").append(name_of(other));
     spec.fail((lenience > 1 ? "lenient" : "rule=" + word) + ": " SPECULA_NOT_LOSSLESS " Lossless are " +
               lossless + "; add lossy=yes if a text of another distribution is what you want.");
   }
-  return {rule, lossy};
+  return {rule, lenience, lossy};
 }
 
 }  // namespace detail::pipelines

@@ -57,7 +57,7 @@ PipelineFactory gram_factory(S shape, const GramChoice& choice, ParsedRule rule)
   factory.lossy = rule.lossy;
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& target = models.target();
-    return assemble(target, rule.rule, params, max_gram(models, target.vocab_size(), choice), shape,
+    return assemble(target, rule, params, max_gram(models, target.vocab_size(), choice), shape,
                     {kMaxGram});
   };
   return factory;
@@ -115,7 +115,7 @@ PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, Sh
     if (factory.max_nodes > 1025) spec.fail("a proposal of more than 1024 draft tokens");
     factory.lossy = rule.lossy;
     factory.build = [=](PipelineModels& models, const SamplingParams& params) {
-      return assemble(models.target(), rule.rule, params, stack_of(models), shape, drafters.names);
+      return assemble(models.target(), rule, params, stack_of(models), shape, drafters.names);
     };
     return factory;
   };

@@ -31,7 +31,7 @@ class PipelineModels {
   virtual AnyDrafter drafter(const std::string& name) {
     AnyModel& model = draft(name);
     const Conditioning reads = model.conditioned_on();
-    if (model.same_model(target()))
+    if (model.cache_id() == target().cache_id())
       throw PipelineError("the draft '" + name + "' is the target itself: a model holds one text");
     if (reads != Conditioning::nothing && !target().exposes(reads))
       throw PipelineError(the_target() + " does not expose " + name_of(reads) + ", which the draft '" + name +

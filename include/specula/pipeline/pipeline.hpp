@@ -26,8 +26,7 @@ class Pipeline {
   virtual ~Pipeline() = default;
   virtual void start(Tokens prompt) = 0;       ///< see Speculator::start()
   virtual Tokens step(PhiloxRandom& rng) = 0;  ///< see Speculator::step()
-  /// The caller must call this after another pipeline has used the same models.
-  virtual void forget() = 0;
+  virtual void forget() = 0;                   ///< see Speculator::forget()
   virtual Tokens text() const = 0;                 ///< see Speculator::text()
   virtual std::int32_t room() const = 0;           ///< see Speculator::room()
   virtual const Stats& stats() const = 0;          ///< see Speculator::stats()

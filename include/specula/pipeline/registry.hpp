@@ -44,7 +44,7 @@ PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule,
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     if (reads != Conditioning::nothing && models.draft(draft).conditioned_on() != reads)
       throw PipelineError("the draft '" + draft + "' does not read the target's " + name_of(reads));
-    return assemble(models.target(), rule.rule, params, models.drafter(draft), shape, {draft});
+    return assemble(models.target(), rule, params, models.drafter(draft), shape, {draft});
   };
   return factory;
 }
@@ -59,8 +59,8 @@ inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
     if (decodes.conditioned_on() != Conditioning::nothing)
       throw PipelineError("'" + model + "' reads the target's " + name_of(decodes.conditioned_on()) +
                           ": it does nothing by itself");
-    return assemble(decodes, AnyRule(rule == "gumbel" ? AnyRule::Rule::gumbel : AnyRule::Rule::sampling),
-                    params, NoDrafter{decodes.vocab_size()}, Chain<>{.length = 0}, {});
+    return assemble(decodes, {rule == "gumbel" ? RuleName::gumbel : RuleName::sampling}, params,
+                    NoDrafter{decodes.vocab_size()}, Chain<>{.length = 0}, {});
   };
   return factory;
 }

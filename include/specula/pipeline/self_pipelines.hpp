@@ -41,12 +41,12 @@ inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::i
 /// A shape over the drafter that `make` returns.
 template <class S, class Make>
 PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
-  const auto [acceptance, lossy] = parse_rule(spec, shape.kind);
+  const ParsedRule rule = parse_rule(spec, shape.kind);
   PipelineFactory factory;
   factory.drafters = {drafter};
   factory.max_nodes = factory.draft_nodes = shape.max_nodes();
-  factory.lossy = lossy;
-  factory.build = [=, rule = acceptance](PipelineModels& models, const SamplingParams& params) {
+  factory.lossy = rule.lossy;
+  factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     return assemble(models.target(), rule, params, make(models), shape, {drafter});
   };
   return factory;

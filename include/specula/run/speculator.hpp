@@ -82,7 +82,7 @@ class Speculator {
 
   /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned on
   /// it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target counts
-  /// its changes (CountsChanges) and no other code has used it since. Throws std::invalid_argument, before
+  /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws std::invalid_argument, before
   /// anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than the target
   /// can hold. (If there is no text and the verifier has no size(), the KV caches are emptied even then.)
   void start(Tokens prompt) {
@@ -91,7 +91,7 @@ class Speculator {
     if constexpr (!ReportsSize<V>)
       if (text_.empty()) forget();
     check_prompt(prompt);
-    const bool keeps = ReportsChangeCount<V> && is_as_left();
+    const bool keeps = change_count_ && is_as_left();  // else a prefix may be another text's by now
     const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may alias text()
@@ -113,7 +113,8 @@ class Speculator {
     if constexpr (ResetsPerText<S>) shape_.reset();
   }
 
-  /// Drops the text, and the prefix that start() could keep.
+  /// Drops the text, and the prefix that start() could keep: to be called if a model computes something else
+  /// since then for the same tokens, and does not count that.
   void forget() {
     const Departure departure(*this);
     text_.clear();
@@ -280,7 +281,7 @@ class Speculator {
               std::to_string(text_.size() - 1) + " before its last one; it ";
     throw std::logic_error(what +
                            "was called since the last round: by another Speculator over the same model or "
-                           "by hand, or a commit() that threw left it so. start() begins anew");
+                           "by hand, or its weights or settings changed, or a commit() that threw left it so. start() begins anew");
   }
 
   template <class C>
@@ -346,8 +347,8 @@ class Speculator {
       throw std::invalid_argument("Speculator: the target's vocabulary has " +
                                   std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
                                   std::to_string(drafter.vocab_size()));
-    if constexpr (NamesItsModel<D> && requires { &verifier.target(); })
-      if (drafter.works_in(&verifier.target()))
+    if constexpr (NamesItsCache<V>)
+      if (detail::works_in(drafter, verifier.cache_id()))
         throw std::invalid_argument(
             "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
             "one of its own (LayerSkip drafts in the target's cache)");
@@ -378,7 +379,7 @@ class Speculator {
   const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round
   std::int32_t emitted_ = 0;      // those of them that count
-  std::uint64_t change_count_ = 0;  // the target's, when the last call ended
+  std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
   Stats stats_;
 };
 

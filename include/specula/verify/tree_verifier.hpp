@@ -13,6 +13,7 @@
 #include "specula/base/alive.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/stats.hpp"
 #include "specula/verify/logprobs.hpp"
 
@@ -49,11 +50,11 @@ class TargetVerifier {
   std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary
   /// Nodes that still fit, root included.
   std::int32_t room() const { return target_->capacity() - target_->size(); }
-  const M& target() const { return *target_; }  ///< the model
+  const void* cache_id() const { return cache_of(*target_); }  ///< the target's; see NamesItsCache
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
-  /// Calls that changed the target, by any caller.
-  std::uint64_t change_count() const requires CountsChanges<M> { return target_->change_count(); }
+  /// Count of what changed the target, by any caller; see CountsChanges.
+  auto change_count() const requires CountsChanges<M> { return target_->change_count(); }
   const SamplingParams& params() const { return params_; }  ///< of the text
   /// Sets the sampling parameters of all later rounds. Throws std::invalid_argument, and changes nothing, if
   /// they are out of range.

@@ -9,6 +9,7 @@
 #include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/draft/model_drafter.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/stats.hpp"
 
 namespace specula::detail {
@@ -46,7 +47,7 @@ class ConditionedDrafter {
       throw std::invalid_argument(std::string(Accessor::name) + ": the draft's vocabulary has " +
                                   std::to_string(model.vocab_size()) + " tokens, the target's " +
                                   std::to_string(target.vocab_size()));
-    if (works_in(&target))
+    if (cache_id() == cache_of(target))
       throw std::invalid_argument(std::string(Accessor::name) + ": the same model is target and draft");
     update_target_state();  // throws now if the models do not fit
     draft_.truncate(0);
@@ -57,9 +58,7 @@ class ConditionedDrafter {
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return draft_.capacity(); }      ///< tokens and nodes that it can hold
-  const D& model() const { return *model_; }                       ///< the draft model
-  /// Whether the text of this drafter is in the cache of `model`.
-  bool works_in(const void* model) const { return draft_.works_in(model); }
+  const void* cache_id() const { return draft_.cache_id(); }       ///< see NamesItsCache
   /// Usage of the draft, and the time that the target took for its views.
   Usage usage() const {
     Usage all = draft_.usage();
@@ -86,7 +85,7 @@ class ConditionedDrafter {
                              std::to_string(context.size()) + " tokens, but the target holds " +
                              std::to_string(target_->size()) + "; bring the target there first");
     draft_.expect_as_left();
-    if (context.size() > known && !keeps_speculation()) draft_.truncate(draft_.known());
+    if (context.size() > known && !keeps_speculation()) draft_.drop_speculation();
     update_target_state();
     draft_.sync(context, draft_tokens);
   }

@@ -1,0 +1,678 @@
+// labels: light
+// A wrapper answers as its content does: every wrapper times every optional capability, over a content that
+// has it and one that has not.
+#include <specula/any.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <specula/pipeline/named_models.hpp>
+#include <specula/specula.hpp>
+
+#include "able_model.hpp"
+#include "conditioned_models.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 6;
+using Able = AbleModel<true, true>;      // every capability of a model
+using Unable = AbleModel<false, false>;  // none
+
+const std::vector<Token> kContext{1, 2, 3}, kRoot{4}, kPair{4, 5};
+const std::vector<NodeId> kNone{kNoParent}, kChain{kNoParent, 0};
+
+/// A processor that changes every row.
+const auto kShift = [](Tokens path, std::span<float> row) {
+  row[static_cast<std::size_t>(path.back())] += 2;
+};
+template <class M>
+using ProcessedModel = Processed<M, std::remove_const_t<decltype(kShift)>>;
+
+std::vector<float> rows_of(const LogitsView& rows) {
+  std::vector<float> out;
+  for (std::int32_t i = 0; i < rows.rows; ++i) out.insert(out.end(), rows.row(i).begin(), rows.row(i).end());
+  return out;
+}
+
+/// `rows` after kPair below kContext, rewritten by the processor.
+std::vector<float> shifted(std::vector<float> rows) {
+  for (std::size_t i = 0; i < kPair.size(); ++i) rows[i * kVocab + static_cast<std::size_t>(kPair[i])] += 2;
+  return rows;
+}
+
+/// Every model and what wraps one: calls f(wrapper, model), where each model is new.
+template <class F>
+void over_models(F f) {
+  const auto over = [&](auto model_type) {
+    using M = typename decltype(model_type)::type;
+    {
+      M model(kVocab);
+      AnyModel any(model);
+      f(any, model);
+    }
+    {
+      HeldModel<M> held(kVocab);
+      f(held.any, held.model);
+    }
+    {
+      M model(kVocab);
+      NamedModels named("target", model);
+      f(named.target(), model);
+    }
+    {
+      M target(kVocab), model(kVocab);
+      NamedModels named("target", target);
+      f(named.add("draft", model).draft("draft"), model);
+    }
+    {
+      M model(kVocab);
+      ProcessedModel<M> processed{model, kShift};
+      f(processed, model);
+    }
+    {
+      M model(kVocab);
+      ProcessedModel<M> processed{model, kShift};
+      AnyModel any(processed);
+      f(any, model);
+    }
+  };
+  over(std::type_identity<Able>{});
+  over(std::type_identity<Unable>{});
+}
+template <class W>
+constexpr bool is_any = std::same_as<W, AnyModel>;
+
+// ---- models ----
+
+void counts_changes() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    const auto counts = [](auto& asked) {
+      if constexpr (!CountsChanges<std::remove_cvref_t<decltype(asked)>>)
+        return false;
+      else
+        return std::optional<std::uint64_t>(asked.change_count()).has_value();
+    };
+    CHECK(counts(wrapper) == CountsChanges<M>);
+    TreeVerifier tree{wrapper, Greedy{}};
+    PathVerifier path{wrapper, Greedy{}};
+    CHECK(counts(wrapper) == CountsChanges<M>);
+    if constexpr (CountsChanges<M>) {
+      CHECK(std::optional(tree.change_count()) == std::optional(model.change_count()));
+      CHECK(std::optional(path.change_count()) == std::optional(model.change_count()));
+      const auto before = model.change_count();
+      wrapper.append(kContext);
+      CHECK(model.change_count() == before + 1);
+      CHECK(std::optional(wrapper.change_count()) == std::optional(model.change_count()));
+      model.set_weights(2);
+      CHECK(std::optional(wrapper.change_count()) == std::optional(before + 2));
+    } else if constexpr (is_any<std::remove_cvref_t<decltype(wrapper)>>) {
+      CHECK(!tree.change_count());
+      CHECK(!path.change_count());
+    } else {
+      static_assert(!ReportsChangeCount<decltype(tree)> && !ReportsChangeCount<decltype(path)>);
+    }
+  });
+}
+
+template <Conditioning state>
+void exposes() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    constexpr bool has = state == Conditioning::key_values ? ExposesKeyValues<M> : ExposesFeatures<M>;
+    if constexpr (is_any<W>) {
+      CHECK(wrapper.exposes(state) == has);
+      std::conditional_t<state == Conditioning::key_values, ToyGlide, ToyHead> draft(kVocab, 9);
+      AnyModel any_draft(draft);
+      if (has) {
+        wrapper.append(kContext);
+        AnyDrafter drafter = any_draft.drafter(wrapper);
+        drafter.sync(kContext, {});
+        drafter.extend(kRoot, kNone);
+        CHECK(draft.view_calls > 0);  // it was given views
+      } else {
+        CHECK_THROWS_AS(any_draft.drafter(wrapper), std::invalid_argument);
+      }
+    } else if constexpr (state == Conditioning::key_values) {
+      static_assert(ExposesKeyValues<W> == has);
+      if constexpr (has) CHECK(wrapper.key_values().size() == model.key_values().size());
+    } else {
+      static_assert(ExposesFeatures<W> == has);
+      if constexpr (has) CHECK(wrapper.features().size() == model.features().size());
+    }
+  });
+}
+
+/// Drafts that read the target, and one that does not, behind what wraps a model.
+template <class Draft>
+void reads_the_target(Conditioning reads) {
+  Able target(kVocab);
+  AnyModel any_target(target);
+  target.append(kContext);
+  const auto rows = [&](auto drafter) {
+    drafter.sync(kContext, {});
+    return rows_of(drafter.extend(kPair, kChain));
+  };
+  const auto made = [] {
+    if constexpr (std::same_as<Draft, Unable>)
+      return Draft(kVocab);
+    else
+      return Draft(kVocab, 9);
+  };
+  Draft plain = made(), erased = made(), processed = made(), both = made();
+  ProcessedModel<Draft> wrapped{processed, kShift}, wrapped_both{both, kShift};
+  static_assert(StatesConditioning<ProcessedModel<Draft>> == StatesConditioning<Draft>);
+  AnyModel any(erased), any_both(wrapped_both);
+  CHECK(any.conditioned_on() == reads);
+  CHECK(any_both.conditioned_on() == reads);
+  std::vector<float> want;
+  if constexpr (std::same_as<Draft, ToyGlide>) {
+    static_assert(TargetConditioned<ProcessedModel<Draft>, ToyKeyValues>);
+    want = rows(Glide{plain, target});
+    CHECK(rows(Glide{wrapped, target}) == shifted(want));
+  } else if constexpr (std::same_as<Draft, ToyHead>) {
+    static_assert(TargetConditioned<ProcessedModel<Draft>, FeaturesView<float>>);
+    want = rows(FeatureHead{plain, target});
+    CHECK(rows(FeatureHead{wrapped, target}) == shifted(want));
+  } else {
+    static_assert(!TargetConditioned<ProcessedModel<Draft>, ToyKeyValues>);
+    want = rows(ModelDrafter{plain});
+    CHECK(rows(ModelDrafter{wrapped}) == shifted(want));
+  }
+  CHECK(rows(any.drafter(any_target)) == want);
+  CHECK(rows(any_both.drafter(any_target)) == shifted(want));
+}
+void states_conditioning() {
+  reads_the_target<ToyGlide>(Conditioning::key_values);
+  reads_the_target<ToyHead>(Conditioning::features);
+  reads_the_target<Unable>(Conditioning::nothing);
+}
+
+/// A draft that keeps what it computed for draft tokens, if `keeps`.
+template <bool keeps>
+struct Keeping : ToyGlide {
+  using ToyGlide::ToyGlide;
+  bool keeps_speculation() const { return keeps; }
+};
+/// The draft's columns that are computed for two rounds, of which the first's tokens are all accepted.
+template <class D>
+std::size_t columns(const ToyGlide& draft, Able& target, D drafter) {
+  target.append(kContext);
+  drafter.sync(kContext, {});
+  drafter.extend(kPair, kChain);
+  std::vector<Token> longer = kContext;
+  longer.insert(longer.end(), kPair.begin(), kPair.end());
+  target.append(kPair);
+  drafter.sync(longer, {});
+  drafter.extend(kRoot, kNone);
+  return draft.seen.size();
+}
+template <class Draft>
+void keeps_speculation_of(std::size_t want) {
+  Able target(kVocab), erased_target(kVocab), processed_target(kVocab);
+  AnyModel any_target(erased_target);
+  Draft plain(kVocab, 9), erased(kVocab, 9), processed(kVocab, 9);
+  ProcessedModel<Draft> wrapped{processed, kShift};
+  CHECK(columns(plain, target, Glide{plain, target}) == want);
+  CHECK(columns(erased, erased_target, AnyModel(erased).drafter(any_target)) == want);
+  CHECK(columns(processed, processed_target, Glide{wrapped, processed_target}) == want);
+}
+void keeps_speculation() {
+  keeps_speculation_of<Keeping<true>>(6);   // 3 of the context, 2 draft tokens, the next root
+  keeps_speculation_of<Keeping<false>>(8);  // the draft tokens twice
+  keeps_speculation_of<ToyGlide>(8);
+}
+
+void counts_layers() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    const auto layers = [](auto drafter) {
+      drafter.sync(kContext, {});
+      drafter.extend(kPair, kChain);
+      return drafter.usage().layers;
+    };
+    const double want = CountsLayers<M> ? 6 : 0;  // two nodes of three layers
+    if constexpr (is_any<W>) {
+      CHECK(layers(wrapper.drafter()) == want);
+    } else {
+      static_assert(CountsLayers<W> == CountsLayers<M>);
+      CHECK(layers(ModelDrafter{wrapper}) == want);
+    }
+  });
+}
+
+void skips_layers() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    const BlockLists blocks{.attention = {1}, .mlp = {2}};
+    const auto drafts = [](auto drafter) {
+      drafter.sync({}, {});
+      drafter.extend(kRoot, kNone);
+      return drafter.usage().layers == 2;  // of three, without two blocks
+    };
+    if constexpr (is_any<W>) {
+      CHECK(wrapper.skips_layers() == SkipsLayers<M>);
+      if (SkipsLayers<M>)
+        CHECK(drafts(wrapper.layer_skip(blocks)));
+      else
+        CHECK_THROWS_AS(wrapper.layer_skip(blocks), std::invalid_argument);
+    } else {
+      static_assert(SkipsLayers<W> == SkipsLayers<M>);
+      if constexpr (SkipsLayers<M>) {
+        const SkippedBlocks skipped = SkippedBlocks::given(3, blocks.attention, blocks.mlp);
+        CHECK(drafts(LayerSkip{wrapper, skipped}));
+        model.truncate(0), wrapper.truncate(0);
+        const auto want = shifted(rows_of(model.extend_skipping(kPair, kChain, skipped)));
+        model.truncate(0);
+        CHECK(rows_of(wrapper.extend_skipping(kPair, kChain, skipped)) == want);
+        CHECK(wrapper.node_count() == 2);
+      }
+    }
+  });
+}
+
+/// Skips layers and measures nothing.
+struct Unmeasured : Able {
+  using Able::Able;
+  std::span<const double> attention_similarity() = delete;
+};
+void measures_similarity() {
+  const auto asked = [](auto drafter, auto& model) {
+    drafter.sync({}, {});
+    drafter.extend(kRoot, kNone);
+    return model.asked > 0;
+  };
+  {
+    Able a(kVocab), b(kVocab), c(kVocab);
+    ProcessedModel<Able> processed{b, kShift}, both{c, kShift};
+    CHECK(asked(AnyModel(a).layer_skip(SkipRules{}), a));
+    CHECK(asked(LayerSkip{processed}, b));
+    CHECK(asked(AnyModel(both).layer_skip(SkipRules{}), c));
+  }
+  {
+    Unmeasured a(kVocab), b(kVocab);
+    ProcessedModel<Unmeasured> processed{b, kShift};
+    static_assert(SkipsLayers<Unmeasured> && !MeasuresSimilarity<Unmeasured>);
+    static_assert(!MeasuresSimilarity<ProcessedModel<Unmeasured>> &&
+                  !MeasuresSimilarity<ProcessedModel<Unable>>);
+    CHECK(!asked(AnyModel(a).layer_skip(SkipRules{}), a));
+    CHECK(!asked(LayerSkip{processed}, b));
+  }
+}
+
+void exits_early() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    const auto layers = [](auto drafter) {
+      drafter.sync({}, {});
+      drafter.extend(kRoot, kNone);
+      return drafter.usage().layers;
+    };
+    if constexpr (is_any<W>) {
+      CHECK(wrapper.exits() == (ExitsEarly<M> ? 2 : 0));
+      if (ExitsEarly<M>) {
+        CHECK(layers(wrapper.early_exit({0.0f}, ExitBy::confidence)) == 2);
+        CHECK(layers(wrapper.early_exit({1.0f}, ExitBy::confidence)) == 3);
+      } else {
+        CHECK_THROWS_AS(wrapper.early_exit({}, ExitBy::confidence), std::invalid_argument);
+      }
+    } else {
+      static_assert(ExitsEarly<W> == ExitsEarly<M>);
+      if constexpr (ExitsEarly<M>) {
+        CHECK(layers(EarlyExitDrafter{wrapper, {0.0f}}) == 2);
+        wrapper.truncate(0);
+        const std::vector<std::int32_t> second{1};
+        const auto early = shifted(rows_of(model.extend_to_exit(kPair, kChain, 0)));
+        const auto later = shifted(rows_of(model.resume_to_exit(second, 1)));
+        REQUIRE(early != later);
+        model.truncate(0);
+        CHECK(rows_of(wrapper.extend_to_exit(kPair, kChain, 0)) == early);
+        CHECK(rows_of(wrapper.resume_to_exit(second, 1)) == later);
+      }
+    }
+  });
+}
+
+void names_its_cache() {
+  over_models([](auto& wrapper, auto& model) {
+    const void* const cache = &model;
+    CHECK(wrapper.cache_id() == cache);
+    CHECK(TreeVerifier{wrapper, Greedy{}}.cache_id() == cache);
+    CHECK(PathVerifier{wrapper, Greedy{}}.cache_id() == cache);
+    ModelDrafter drafter{wrapper};
+    CHECK(drafter.cache_id() == cache);
+    CHECK(AnyDrafter(drafter).cache_id() == cache);
+    Stack stack{MaxGram{kVocab}, drafter};
+    CHECK(stack.cache_id(0) == nullptr);
+    CHECK(stack.cache_id(1) == cache);
+    // By whatever names: one model is not target and draft, nor two drafters of a stack.
+    const auto refused = [&](auto one, auto other) {
+      using One = decltype(one);
+      using Other = decltype(other);
+      CHECK_THROWS_AS((Stack<One, Other>(std::move(one), std::move(other))), std::invalid_argument);
+    };
+    refused(ModelDrafter{wrapper}, ModelDrafter{model});
+    refused(ModelDrafter{model}, ModelDrafter{wrapper});
+    refused(AnyDrafter(ModelDrafter{wrapper}), ModelDrafter{model});
+    refused(AnyDrafter(ModelDrafter{wrapper}), AnyDrafter(ModelDrafter{model}));
+    const auto refused_as_draft = [&](auto& target, auto draft) {
+      using V = TreeVerifier<std::remove_reference_t<decltype(target)>, Greedy>;
+      using D = decltype(draft);
+      CHECK_THROWS_AS((Speculator<V, D, Chain<>>(V(target, Greedy{}), std::move(draft), Chain<>{})),
+                      std::invalid_argument);
+    };
+    refused_as_draft(wrapper, ModelDrafter{model});
+    refused_as_draft(model, ModelDrafter{wrapper});
+    refused_as_draft(wrapper, AnyDrafter(ModelDrafter{model}));
+    refused_as_draft(model, Stack{MaxGram{kVocab}, ModelDrafter{wrapper}});
+    refused_as_draft(model, Stack{MaxGram{kVocab}, AnyDrafter(ModelDrafter{wrapper})});
+  });
+  ToyGlide draft(kVocab, 9);
+  Able target(kVocab);
+  ProcessedModel<ToyGlide> wrapped{draft, kShift};
+  CHECK(Glide{wrapped, target}.cache_id() == &draft);
+  CHECK(AnyDrafter(LayerSkip{target}).cache_id() == nullptr);  // it may be in its target's cache
+}
+
+// ---- drafters ----
+
+/// A drafter with every optional member, and one with none.
+struct Full {
+  std::int32_t vocab_size() const { return kVocab; }
+  std::int32_t capacity() const { return 7; }
+  void truncate(std::int32_t) {}
+  void sync(Tokens, Tokens) {}
+  LogitsView extend(Tokens, Nodes) { return {}; }
+  void reserve(std::int32_t tokens) { *reserved = tokens; }
+  Usage usage() const { return {.calls = 3}; }
+  std::int32_t* reserved;
+};
+struct Bare {
+  std::int32_t vocab_size() const { return kVocab; }
+  std::int32_t capacity() const { return 7; }
+  void truncate(std::int32_t) {}
+  void sync(Tokens, Tokens) {}
+  LogitsView extend(Tokens, Nodes) { return {}; }
+};
+
+void reserves_memory() {
+  std::int32_t alone = 0, erased = 0, first = 0, last = 0;
+  AnyDrafter any{Full{&erased}}, bare{Bare{}};
+  any.reserve(5), bare.reserve(5);
+  CHECK(erased == 5);
+  Stack one{Full{&alone}};
+  Stack two{Full{&first}, Bare{}, Full{&last}};
+  Stack none{Bare{}};
+  one.reserve(6), two.reserve(6), none.reserve(6);
+  CHECK(alone == 6);
+  CHECK(first == 6);
+  CHECK(last == 6);
+}
+void reports_usage() {
+  std::int32_t unused = 0;
+  CHECK(AnyDrafter(Full{&unused}).usage().calls == 3);
+  CHECK(AnyDrafter(Bare{}).usage().calls == 0);
+  CHECK(Stack{Full{&unused}, Bare{}, Full{&unused}}.usage().calls == 6);
+  CHECK(Stack{Bare{}}.usage().calls == 0);
+  Able target(kVocab), draft(kVocab);
+  AnyModel any(target);
+  TreeVerifier verifier{any, Greedy{}};
+  Speculator run{verifier, Stack{ModelDrafter{draft}, MaxGram{kVocab}}, Chain<>{.length = 2}};
+  PhiloxRandom rng(1);
+  run.start(kContext), run.step(rng);
+  CHECK(run.verifier().usage().calls == 1);
+}
+void reports_member_usage() {
+  std::int32_t unused = 0;
+  const Stack two{Bare{}, Full{&unused}};
+  CHECK(two.usage(0).calls == 0);
+  CHECK(two.usage(1).calls == 3);
+  CHECK_THROWS_AS(two.usage(2), std::invalid_argument);
+}
+void has_members() {
+  static_assert(Stack<Bare>::kMembers == 1 && Stack<Bare, Full>::kMembers == 2);
+  static_assert(!HasMembers<AnyDrafter> && !HasMembers<ModelDrafter<Able>>);  // AnyDrafter takes no Stack
+}
+void rows_or_point_masses() {
+  static_assert(LogitsDrafter<AnyDrafter> && !std::constructible_from<AnyDrafter, MaxGram>);
+  static_assert(LogitsDrafter<Stack<Bare, MaxGram>> && !LogitsDrafter<Stack<MaxGram, Bare>>);
+  static_assert(Drafter<Stack<MaxGram, Bare>>);
+}
+
+// ---- verifiers ----
+
+void reports_size() {
+  over_models([](auto& wrapper, auto& model) {
+    TreeVerifier tree{wrapper, Greedy{}};
+    PathVerifier path{wrapper, Greedy{}};
+    wrapper.append(kContext);
+    CHECK(wrapper.size() == model.size());
+    CHECK(tree.size() == 3);
+    CHECK(path.size() == 3);
+    CHECK(tree.room() == model.capacity() - 3);
+  });
+}
+/// The log-probabilities of a round are those of the wrapped rule and model.
+void logprobs() {
+  const auto first = [](auto& target, auto rule) {
+    Speculator run{TreeVerifier{target, rule}, NoDrafter{kVocab}, Chain<>{.length = 0}};
+    run.verifier().report_logprobs({});
+    PhiloxRandom rng(1);
+    run.start(kContext), run.step(rng);
+    REQUIRE(run.logprobs().size() == 1);
+    return run.logprobs()[0].logprob;
+  };
+  Able plain(kVocab), erased(kVocab);
+  AnyModel any(erased);
+  CHECK(first(any, AnyRule<ProposalKind::deterministic>(RuleName::sampling)) == first(plain, Sampling{}));
+}
+
+// ---- shapes ----
+
+/// A shape with every optional member, which counts its calls; and one with none.
+struct Calls {
+  int reserve = 0, reset = 0, learn = 0, validate = 0;
+};
+struct FullShape {
+  static constexpr ProposalKind kind = ProposalKind::sampled;
+  Calls* calls;
+  std::vector<Reviews> reviews{2};
+  std::int32_t max_nodes() const { return 4; }
+  std::int32_t least_nodes() const { return 3; }
+  std::int32_t draft_nodes() const { return 9; }
+  void validate() const { ++calls->validate; }
+  void reserve() { ++calls->reserve; }
+  void reset() { ++calls->reset; }
+  void learn(const TokenTree&, const VerifyResult&, const Timing&) { ++calls->learn; }
+  std::span<const Reviews> reviewed() const { return reviews; }
+  template <class D, class C>
+  void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
+};
+struct BareShape {
+  static constexpr ProposalKind kind = ProposalKind::sampled;
+  std::int32_t max_nodes() const { return 4; }
+  template <class D, class C>
+  void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
+};
+using ErasedShape = AnyShape<AnyDrafter, ProposalKind::sampled>;
+
+/// Each optional member of a shape through AnyShape.
+template <class F>
+void over_shapes(F f) {
+  Calls full, none;
+  ErasedShape with{FullShape{&full}}, without{BareShape{}};
+  f(with, full, true);
+  f(without, none, false);
+  static_assert(ErasedShape::kind == ProposalKind::sampled);
+  static_assert(!std::constructible_from<AnyShape<AnyDrafter, ProposalKind::mixed>, FullShape>);
+}
+void states_least_nodes() {
+  over_shapes([](auto& shape, Calls&, bool has) { CHECK(shape.least_nodes() == (has ? 3 : 2)); });
+}
+void states_draft_nodes() {
+  over_shapes([](auto& shape, Calls&, bool has) { CHECK(shape.draft_nodes() == (has ? 9 : 4)); });
+}
+void validates_fields() {
+  over_shapes([](auto& shape, Calls& calls, bool has) {
+    shape.validate();
+    CHECK(calls.validate == (has ? 1 : 0));
+  });
+}
+void reserves_workspace() {
+  over_shapes([](auto& shape, Calls& calls, bool has) {
+    shape.reserve();
+    CHECK(calls.reserve == (has ? 1 : 0));
+  });
+}
+void resets_per_text() {
+  over_shapes([](auto& shape, Calls& calls, bool has) {
+    shape.reset();
+    CHECK(calls.reset == (has ? 1 : 0));
+  });
+}
+void learns_from_rounds() {
+  over_shapes([](auto& shape, Calls& calls, bool has) {
+    ProposalBuilder tree(kVocab, 4, 0);
+    tree.reset(1, 0);
+    shape.learn(tree, VerifyResult{}, Timing{});
+    CHECK(calls.learn == (has ? 1 : 0));
+  });
+}
+void reviewed() {
+  over_shapes([](auto& shape, Calls&, bool has) { CHECK(shape.reviewed().size() == (has ? 2u : 0u)); });
+}
+
+// ---- rules ----
+
+template <ProposalKind kind>
+void lossless_for_one_kind() {
+  using Rule = AnyRule<kind>;
+  constexpr std::array kKinds{ProposalKind::deterministic, ProposalKind::sampled,
+                              ProposalKind::sampled_iid,   ProposalKind::sampled_distinct,
+                              ProposalKind::mixed,         ProposalKind::shared};
+  for (const ProposalKind other : kKinds) CHECK(Rule::lossless_for(other) == (other == kind));
+  const auto takes = [](RuleName name, auto rule) {
+    CAPTURE(name_of(name));
+    CAPTURE(static_cast<int>(kind));
+    CHECK(is_lossless(name, kind) == rule.lossless_for(kind));
+    if (rule.lossless_for(kind))
+      CHECK_NOTHROW(Rule(name, 2));
+    else
+      CHECK_THROWS_WITH_AS(Rule(name, 2),
+                           doctest::Contains((std::string(name_of(name)) + ": this rule does not keep the "
+                                                                           "target's distribution")
+                                                 .c_str()),
+                           std::invalid_argument);
+    CHECK_NOTHROW(Rule::accept_lossy(name, 2));
+  };
+  takes(RuleName::sampling, Sampling{});
+  takes(RuleName::token, Rejection{});
+  takes(RuleName::block, Block{});
+  takes(RuleName::traversal, Traversal{});
+  takes(RuleName::match, SampleAndMatch{});
+  takes(RuleName::k_seq, KSeq{});
+  takes(RuleName::gumbel, GumbelCoupling{});
+  takes(RuleName::lenient, Lenient{2});
+  takes(RuleName::typical, Typical{});
+  CHECK_THROWS_AS(Rule::accept_lossy(RuleName::lenient, 0.5), std::invalid_argument);
+}
+void lossless() {
+  lossless_for_one_kind<ProposalKind::deterministic>();
+  lossless_for_one_kind<ProposalKind::sampled>();
+  lossless_for_one_kind<ProposalKind::sampled_iid>();
+  lossless_for_one_kind<ProposalKind::sampled_distinct>();
+  lossless_for_one_kind<ProposalKind::mixed>();
+  lossless_for_one_kind<ProposalKind::shared>();
+  using V = TreeVerifier<AnyModel, AnyRule<ProposalKind::sampled>>;
+  static_assert(Lossless<V, FullShape> && !Lossless<V, Chain<>> && !Lossless<V, Chain<Draw::shared>>);
+}
+
+struct Row {
+  std::string capability;  // a concept, or a member that has none
+  void (*check)();
+};
+const std::vector<Row> kRows{
+    {"CountsChanges", counts_changes},
+    {"ReportsChangeCount", counts_changes},
+    {"ExposesKeyValues", exposes<Conditioning::key_values>},
+    {"ExposesFeatures", exposes<Conditioning::features>},
+    {"TargetConditioned", states_conditioning},
+    {"StatesConditioning", states_conditioning},
+    {"keeps_speculation", keeps_speculation},
+    {"CountsLayers", counts_layers},
+    {"SkipsLayers", skips_layers},
+    {"MeasuresSimilarity", measures_similarity},
+    {"ExitsEarly", exits_early},
+    {"NamesItsCache", names_its_cache},
+    {"ReservesMemory", reserves_memory},
+    {"ReportsUsage", reports_usage},
+    {"HasMembers", has_members},
+    {"ReportsMemberUsage", reports_member_usage},
+    {"LogitsDrafter", rows_or_point_masses},
+    {"ReportsSize", reports_size},
+    {"logprobs", logprobs},
+    {"StatesLeastNodes", states_least_nodes},
+    {"StatesDraftNodes", states_draft_nodes},
+    {"ValidatesFields", validates_fields},
+    {"ReservesWorkspace", reserves_workspace},
+    {"ResetsPerText", resets_per_text},
+    {"LearnsFromRounds", learns_from_rounds},
+    {"reviewed", reviewed},
+    {"Lossless", lossless},
+};
+
+/// The names of the concepts in a header.
+std::set<std::string> concepts_of(const std::string& header) {
+  std::ifstream file(std::string(SPECULA_MODELS_DIR "/../../include/specula/") + header);
+  REQUIRE(file.good());
+  std::stringstream all;
+  all << file.rdbuf();
+  const std::string text = all.str();
+  std::set<std::string> names;
+  const std::regex name("\nconcept (\\w+)");
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at)
+    names.insert((*at)[1]);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("a wrapper answers as its content does") {
+  for (const Row& row : kRows) {
+    CAPTURE(row.capability);
+    row.check();
+  }
+}
+
+TEST_CASE("every capability has a row") {
+  // What every model, drafter, shape, rule and verifier has, and so each wrapper.
+  std::set<std::string> seen{"LanguageModel", "Drafter", "ProposalShape", "AcceptanceRule", "Verifier"};
+  for (const Row& row : kRows) seen.insert(row.capability);
+  for (const char* header : {"concepts.hpp", "optional_members.hpp", "base/fields.hpp"}) {
+    const auto names = concepts_of(header);
+    CHECK(!names.empty());
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      CHECK(seen.contains(name));
+    }
+  }
+}
