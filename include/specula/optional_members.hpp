@@ -76,6 +76,14 @@ concept ReportsMemberUsage = HasMembers<D> && requires(const D& d, std::size_t i
   { d.usage(i) } -> std::convertible_to<const Usage&>;
 };
 
+/// A drafter made of several that leaves out those without room: the nodes that a proposal after `context`
+/// tokens may have, at most 1 if none of them has room: `std::int32_t room(std::int32_t context) const`. For
+/// another drafter, it is capacity() less the context.
+template <class D>
+concept ReportsRoom = HasMembers<D> && requires(const D& d, std::int32_t context) {
+  { d.room(context) } -> std::same_as<std::int32_t>;
+};
+
 /// A drafter that says whether it uses the KV cache of `model`: `bool works_in(const void* model) const`.
 /// Speculator and Stack reject two policies that use one cache.
 template <class D>
@@ -125,6 +133,7 @@ SPECULA_HAS_MEMBER(draft_nodes)
 SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
 SPECULA_HAS_MEMBER(works_in)
+SPECULA_HAS_MEMBER(room)
 SPECULA_HAS_MEMBER(size)
 SPECULA_HAS_MEMBER(set_target_state)
 #undef SPECULA_HAS_MEMBER
@@ -141,6 +150,9 @@ consteval bool check_drafter_members() {
   static_assert(!HasMembers<D> || !has_usage<D>() || ReportsMemberUsage<D>,
                 "a drafter with kMembers and usage must be ReportsMemberUsage: Usage usage(std::size_t i) "
                 "const");
+  static_assert(!HasMembers<D> || !has_room<D>() || ReportsRoom<D>,
+                "the room of a drafter with kMembers is not ReportsRoom: std::int32_t room(std::int32_t "
+                "context) const");
   static_assert(!has_works_in<D>() || NamesItsModel<D>,
                 "the drafter's works_in is not NamesItsModel: bool works_in(const void* model) const");
   return true;

@@ -410,7 +410,7 @@ TEST_CASE("tokens beyond the limit or the stop token are not emitted") {
   CHECK(cut.stats.rounds == 1);
   CHECK(cut.stats.new_tokens == 3);
   CHECK(cut.stats.accepted == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
-  CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 1, 0, 0});
+  CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
   const Token stop = full.tokens[1];
   const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = {specula::kNoToken, stop}});
   CHECK(stopped.tokens.back() == stop);
