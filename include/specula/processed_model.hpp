@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,9 +28,13 @@ namespace specula {
 /// earlier calls. A masked token gets -infinity; at least one token must keep a finite logit. Give the
 /// draft the same processor, so that its draft tokens respect the mask too.
 ///
+/// `process` is not called for a node whose token it has given -infinity after the parent, nor for the nodes
+/// below: no exact rule reaches them. Their rows are the model's own. So a grammar never sees a path that it
+/// has excluded.
+///
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
-/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: max_nodes rows; a call
-/// with more nodes allocates, once.
+/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: rows of max_nodes nodes;
+/// with more nodes at a time it allocates, once.
 template <class M, class F>
 class Processed {
   static_assert(
@@ -68,6 +73,9 @@ class Processed {
   auto features() requires ExposesFeatures<M>
   { return model_->features(); }
 
+  /// The model's own rows of the last extend(); see KeepsRawRows.
+  LogitsView raw_rows() const { return raw_; }
+
   /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {
     expect_in_step();
@@ -89,14 +97,24 @@ class Processed {
     const auto first = static_cast<NodeId>(nodes_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
     detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
-    rows_.resize(std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * vocab));
+    raw_ = raw;
+    if constexpr (KeepsRawRows<M>)
+      if (const LogitsView before = model_->raw_rows(); before.data) raw_ = before;
+    rows_.resize(std::max(rows_.size(), nodes_.size() * vocab));
+    float* const rows = rows_.data();
     for (std::int32_t i = 0; i < raw.rows; ++i) {
-      const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
+      const std::span<float> row(rows + static_cast<std::size_t>(first + i) * vocab, vocab);
       const std::span<const float> from = raw.row(i);
       std::copy(from.begin(), from.end(), row.begin());
-      process(first + i, row);
+      Node& node = nodes_[static_cast<std::size_t>(first + i)];
+      if (const NodeId parent = node.parent; parent != kNoParent) {
+        const auto p = static_cast<std::size_t>(parent), token = static_cast<std::size_t>(node.token);
+        node.excluded =
+            nodes_[p].excluded || rows[p * vocab + token] == -std::numeric_limits<float>::infinity();
+      }
+      if (!node.excluded) process(first + i, row);
     }
-    return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
+    return {rows + static_cast<std::size_t>(first) * vocab, raw.rows, raw.vocab, raw.vocab};
   }
 
   /// Throws what the model throws, and as extend(); std::invalid_argument for a node that does not exist.
@@ -121,6 +139,7 @@ class Processed {
   struct Node {
     Token token;
     NodeId parent;
+    bool excluded = false;  // by the processor, or below such a node
   };
 
   void expect_in_step() const {
@@ -153,7 +172,8 @@ class Processed {
   F process_;
   std::vector<Token> text_;  // the committed tokens
   std::vector<Node> nodes_;
-  std::vector<float> rows_;  // (nodes of the last extend(), V)
+  std::vector<float> rows_;  // (nodes, V)
+  LogitsView raw_;           // of the last extend()
 };
 
 }  // namespace specula

@@ -53,6 +53,9 @@ class AnyModel {
   /// object.
   std::uint64_t change_count() const { return model_->change_count(changes_); }
 
+  /// As the model declares (KeepsRawRows); else an empty view: the rows are its own.
+  LogitsView raw_rows() const { return model_->raw_rows(); }
+
   /// Whether both refer to the same model.
   bool same_model(const AnyModel& other) const { return model_->address() == other.model_->address(); }
 
@@ -93,6 +96,7 @@ class AnyModel {
     virtual void commit(Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual std::uint64_t change_count(std::uint64_t changes) const = 0;
+    virtual LogitsView raw_rows() const = 0;
     virtual const void* address() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
@@ -131,6 +135,10 @@ class AnyModel {
     std::uint64_t change_count(std::uint64_t changes) const override {
       if constexpr (requires { it.change_count(); }) return it.change_count();
       return changes;
+    }
+    LogitsView raw_rows() const override {
+      if constexpr (KeepsRawRows<M>) return it.raw_rows();
+      return {};
     }
     const void* address() const override { return &it; }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
