@@ -187,7 +187,7 @@ class Speculator {
       emitted += emitted_;
       bool goes_on = true;
       {
-        const InSink inside(*this);
+        const InSink inside(in_sink_);
         if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
           sink(fresh);
         else
@@ -297,32 +297,25 @@ class Speculator {
     Speculator& run_;
   };
 
-  /// Says, during its lifetime, that the sink runs.
-  class InSink {
-   public:
-    explicit InSink(Speculator& run) : run_(run) { run_.in_sink_ = true; }
-    ~InSink() { run_.in_sink_ = false; }
+  /// Sets a flag during its lifetime.
+  struct InSink {
+    explicit InSink(bool& flag) : now(flag) { now = true; }
+    ~InSink() { now = false; }
     InSink(const InSink&) = delete;
     InSink& operator=(const InSink&) = delete;
-
-   private:
-    Speculator& run_;
+    bool& now;
   };
   void expect_no_sink() const {
     if (in_sink_)
-      throw std::logic_error(
-          "Speculator: its own sink called step(), start(), generate() or forget(); return false to end the "
-          "text");
+      throw std::logic_error("Speculator: its own sink called step(), start(), generate() or forget()");
   }
 
   /// Nodes that a proposal after `context` tokens may have, as far as the drafter is concerned; 0 after a
   /// failure.
   std::int32_t draft_room(std::int32_t context) const {
     if (failure_) return 0;
-    if constexpr (ReportsRoom<D>)
-      return drafter_.room(context);
-    else
-      return drafter_.capacity() - context;
+    if constexpr (ReportsRoom<D>) return drafter_.room(context);
+    return drafter_.capacity() - context;
   }
   /// Calls the drafter; if that fails, ends drafting for this text.
   template <class F>
@@ -445,8 +438,8 @@ class Speculator {
   ProposalBuilder tree_;
   std::vector<Token> text_;
   const VerifyResult* result_ = nullptr;
-  std::int32_t added_ = 0;        // tokens of the last round
-  std::int32_t emitted_ = 0;      // those of them that count
+  std::int32_t added_ = 0;          // tokens of the last round
+  std::int32_t emitted_ = 0;        // those of them that count
   std::uint64_t change_count_ = 0;  // the target's, when the last call ended
   std::exception_ptr failure_;      // what ended drafting in this text
   bool in_sink_ = false;
