@@ -41,6 +41,8 @@ TEST_CASE("sums of two runs are pooled, not averaged, for any depths") {
   for (int order = 0; order < 2; ++order) {
     Stats sum = order ? b : a;
     sum += order ? a : b;
+    CHECK((order ? b + a : a + b).offered == sum.offered);
+    CHECK((a + b - b).new_tokens == a.new_tokens);
     CHECK(sum.rounds == 4);
     CHECK(sum.mat() == 3.0);
     CHECK(sum.proposed == 11);
@@ -58,6 +60,7 @@ TEST_CASE("usage is counted by difference") {
   const Usage before = u;
   u += {2, 3, 0.25};
   const Usage d = u - before;
+  CHECK((before + d).nodes == u.nodes);
   CHECK(d.calls == 2);
   CHECK(d.nodes == 3);
   CHECK(d.seconds == 0.25);
@@ -103,6 +106,8 @@ TEST_CASE("the usage of each drafter of a stack is pooled too, for any number of
   for (int order = 0; order < 2; ++order) {
     Stats sum = order ? b : a;
     sum += order ? a : b;
+    CHECK((order ? b + a : a + b).offered == sum.offered);
+    CHECK((a + b - b).new_tokens == a.new_tokens);
     REQUIRE(sum.drafters.size() == 2);
     CHECK(sum.drafters[0].calls == 4);
     CHECK(sum.drafters[0].nodes == 6);

@@ -1,6 +1,7 @@
 #include "decode.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include <specula/run/count_emitted.hpp>
 
@@ -69,6 +70,9 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
     count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
     emitted = fresh.size();
+    out.draft_error = pipeline.draft_error();
+    if (!out.draft_error.empty() && !settings.goes_on_plainly)
+      throw std::runtime_error("the draft failed: " + out.draft_error);
     if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.result().accepted_count())));
   }
   out.stats = pipeline.stats() - before;

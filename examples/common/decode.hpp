@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <specula/pipeline.hpp>
@@ -25,6 +26,8 @@ struct DecodeSettings {
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
+  /// What to do if the draft fails: go on plainly, or throw, since the figures would be plain decoding's.
+  bool goes_on_plainly = false;
 };
 
 inline constexpr std::size_t kContextStep = 64;
@@ -60,13 +63,15 @@ struct Decoded {
   double prefill_seconds = 0;                                   // start()
   double decode_seconds = 0;                                    // all step()s, nothing else
   specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`
+  std::string draft_error = {};                                 // what ended drafting, if settings allow that
 };
 
 /// `fresh` are a round's emitted tokens, the first `draft_tokens` of them accepted draft tokens.
 using RoundSink = std::function<void(Tokens fresh, std::size_t draft_tokens)>;
 
 /// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
-/// is full. The time inside `sink` and `ends` is not counted.
+/// is full. The time inside `sink` and `ends` is not counted. Throws std::runtime_error if the draft fails,
+/// unless `goes_on_plainly`.
 Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings,
                const RoundSink& sink = {});
 

@@ -152,7 +152,11 @@ nlohmann::ordered_json generate(const Racer& racer, std::span<const RacePrompt> 
       };
     }
     TokenPrinter printer(tokenizer, stops, paint, std::cout);
+    own.goes_on_plainly = true;
     const Decoded run = decode_printed(racer, prompts[p], p, own, printer);
+    if (!run.draft_error.empty())
+      std::cerr << racer.name << ": the draft failed, the rest is decoded plainly: " << run.draft_error
+                << '\n';
     all.push_back(to_json(prompts[p].text, printer.text(), run));
     const auto tokens = static_cast<double>(run.tokens.size());
     std::cerr << paint.dim(racer.name + ": " + std::to_string(run.tokens.size()) + " tokens, " +

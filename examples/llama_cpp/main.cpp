@@ -157,11 +157,14 @@ void generate(specula::Pipeline& pipeline, std::span<const std::string> texts,
                                       return stream.stopped();
                                     },
                                 .seed = settings.seed,
-                                .sequence = static_cast<std::uint32_t>(p)},
+                                .sequence = static_cast<std::uint32_t>(p),
+                                .goes_on_plainly = true},
                                [&](Tokens, std::size_t) {
                                  std::cout << std::exchange(ready, {});
                                  flush_output();
                                });
+    if (!run.draft_error.empty())
+      std::cerr << "the draft failed, the rest is decoded plainly: " << run.draft_error << '\n';
     std::cout << stream.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
     all += run.stats;
     emitted += run.tokens.size();

@@ -54,6 +54,14 @@ concept CountsChanges = LanguageModel<M> && requires(const M& c) {
   { std::optional(c.change_count()) } -> std::same_as<std::optional<std::uint64_t>>;
 };
 
+/// A model that rewrites the rows of another, and still has those: raw_rows() returns the rows of the last
+/// extend() as they were before, valid as long as its result; an empty view if they were not rewritten.
+/// Log-probabilities of the raw row are theirs.
+template <class M>
+concept KeepsRawRows = LanguageModel<M> && requires(const M& c) {
+  { c.raw_rows() } -> std::same_as<LogitsView>;
+};
+
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
 /// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
 /// a further call of key_values() that had nothing to compute leaves it valid.

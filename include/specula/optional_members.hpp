@@ -77,6 +77,14 @@ concept ReportsMemberUsage = HasMembers<D> && requires(const D& d, std::size_t i
   { d.usage(i) } -> std::convertible_to<const Usage&>;
 };
 
+/// A drafter made of several that leaves out those without room: the nodes that a proposal after `context`
+/// tokens may have, at most 1 if none of them has room: `std::int32_t room(std::int32_t context) const`. For
+/// another drafter, it is capacity() less the context.
+template <class D>
+concept ReportsRoom = HasMembers<D> && requires(const D& d, std::int32_t context) {
+  { d.room(context) } -> std::same_as<std::int32_t>;
+};
+
 /// A policy that names the KV cache that its text is in, by the address of the model: `const void* cache_id()
 /// const`; null for none. A drafter of several also has `cache_id(std::size_t i) const`, of each member
 /// i < kMembers. Speculator and Stack reject two policies that use one cache. So does a model that wraps
@@ -128,6 +136,7 @@ SPECULA_HAS_MEMBER(draft_nodes)
 SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
 SPECULA_HAS_MEMBER(cache_id)
+SPECULA_HAS_MEMBER(room)
 SPECULA_HAS_MEMBER(size)
 SPECULA_HAS_MEMBER(set_target_state)
 #undef SPECULA_HAS_MEMBER
@@ -144,6 +153,9 @@ consteval bool check_drafter_members() {
   static_assert(!HasMembers<D> || !has_usage<D>() || ReportsMemberUsage<D>,
                 "a drafter with kMembers and usage must be ReportsMemberUsage: Usage usage(std::size_t i) "
                 "const");
+  static_assert(!HasMembers<D> || !has_room<D>() || ReportsRoom<D>,
+                "the room of a drafter with kMembers is not ReportsRoom: std::int32_t room(std::int32_t "
+                "context) const");
   static_assert(!has_cache_id<D>() || NamesItsCache<D>,
                 "the drafter's cache_id is not NamesItsCache: const void* cache_id() const");
   return true;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -65,11 +66,16 @@ struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
 /// earlier calls. A masked token gets -infinity; at least one token must keep a finite logit. Give the
 /// draft the same processor, so that its draft tokens respect the mask too.
 ///
+/// `process` is not called for a node whose token it has given -infinity after the parent, nor for the nodes
+/// below: no exact rule reaches them. Their rows are the model's own. So a grammar never sees a path that it
+/// has excluded.
+///
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
-/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: max_nodes rows; a call
-/// with more nodes allocates, once. It has the optional capabilities of the model: rows of early exits and of
-/// skipped blocks are processed too, and views are passed on. A parameter of `process` may change between two
-/// texts: the prefix that start() keeps is of the model's keys and values, which do not depend on it.
+/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: rows of max_nodes nodes;
+/// with more nodes at a time it allocates, once. It has the optional capabilities of the model: rows of early
+/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may change
+/// between two texts: the prefix that start() keeps is of the model's keys and values, which do not depend on
+/// it.
 template <class M, class F>
 class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
@@ -117,6 +123,9 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   auto features() requires ExposesFeatures<M>
   { return model_->features(); }
 
+  /// The model's own rows of the last extend(); see KeepsRawRows.
+  LogitsView raw_rows() const { return raw_; }
+
   /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {
     expect_in_step();
@@ -149,8 +158,9 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     const LogitsView raw = model_->resume_to_exit(rows, exit);
     detail::expect_rows("Processed: the model", raw, nodes_.size() - static_cast<std::size_t>(first_),
                         vocab_size());
+    keep_raw(raw);
     for (const std::int32_t row : rows) process(raw, row);
-    return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
+    return last_rows(raw);
   }
 
   /// Throws what the model throws, and as extend(); std::invalid_argument for a node that does not exist.
@@ -176,6 +186,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   struct Node {
     Token token;
     NodeId parent;
+    bool excluded = false;  // by the processor, or below such a node
   };
 
   void expect_in_step() const {
@@ -192,18 +203,35 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     first_ = static_cast<NodeId>(nodes_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
     detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
-    rows_.resize(
-        std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * static_cast<std::size_t>(raw.vocab)));
-    for (std::int32_t i = 0; i < raw.rows; ++i) process(raw, i);
-    return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
+    keep_raw(raw);
+    rows_.resize(std::max(rows_.size(), nodes_.size() * static_cast<std::size_t>(raw.vocab)));
+    for (std::int32_t i = 0; i < raw.rows; ++i) {
+      Node& node = nodes_[static_cast<std::size_t>(first_ + i)];
+      node.excluded = node.parent != kNoParent && excludes(node.parent, node.token);
+      process(raw, i);
+    }
+    return last_rows(raw);
+  }
+  void keep_raw(const LogitsView& raw) {
+    raw_ = raw;
+    if constexpr (KeepsRawRows<M>)
+      if (const LogitsView before = model_->raw_rows(); before.data) raw_ = before;
+  }
+  float* row_of(NodeId node) {
+    return rows_.data() + static_cast<std::size_t>(node) * static_cast<std::size_t>(raw_.vocab);
+  }
+  LogitsView last_rows(const LogitsView& raw) { return {row_of(first_), raw.rows, raw.vocab, raw.vocab}; }
+  bool excludes(NodeId parent, Token token) {
+    return nodes_[static_cast<std::size_t>(parent)].excluded ||
+           row_of(parent)[token] == -std::numeric_limits<float>::infinity();
   }
   /// Row `i` of the last pass.
   void process(const LogitsView& raw, std::int32_t i) {
-    const auto vocab = static_cast<std::size_t>(raw.vocab);
-    const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
+    const NodeId node = first_ + i;
+    const std::span<float> row(row_of(node), static_cast<std::size_t>(raw.vocab));
     const std::span<const float> from = raw.row(i);
     std::copy(from.begin(), from.end(), row.begin());
-    process(first_ + i, row);
+    if (!nodes_[static_cast<std::size_t>(node)].excluded) process(node, row);
   }
   /// Appends the node's path to the context, the node's own token last, and removes it again.
   void process(NodeId node, std::span<float> row) {
@@ -229,7 +257,8 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   std::vector<Token> text_;  // the committed tokens
   std::vector<Node> nodes_;
   NodeId first_ = 0;         // the node of the last pass's first row
-  std::vector<float> rows_;  // (nodes of the last extend(), V)
+  std::vector<float> rows_;  // (nodes, V)
+  LogitsView raw_;           // of the last pass
 };
 
 }  // namespace specula

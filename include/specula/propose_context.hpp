@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <stdexcept>
 
@@ -91,6 +92,14 @@ struct ProposeContext {
   }
 };
 
+/// Whether `drafter` has room for the context and a draft token after it. A shape must not call a member of a
+/// Stack that has none (for a drafter alone, Speculator has made sure). The answer depends on the context
+/// only, so leaving a member out does not bias the text.
+template <class D>
+bool can_draft(const D& drafter, const ProposeContext& round) {
+  return drafter.capacity() > static_cast<std::int32_t>(round.committed.size()) + 1;
+}
+
 /// Throws std::invalid_argument unless `rows` has one row over the vocabulary of `tree` per node.
 inline void expect_rows(const LogitsView& rows, std::size_t nodes, const TokenTree& tree) {
   detail::expect_rows("the draft", rows, nodes, tree.vocab());
@@ -102,6 +111,22 @@ inline void expect_rows(const PointMasses& points, std::size_t nodes, const Toke
                                 detail::number(points.confidences.size()) + " confidences for " +
                                 detail::number(nodes) + " nodes");
 }
+
+namespace detail {
+/// Calls `draft`, and returns what it threw if a failing draft may throw that: a std::exception, but for
+/// std::logic_error, which is misuse and propagates, as does what is no std::exception.
+template <class F>
+std::exception_ptr failure_of(F draft) {
+  try {
+    draft();
+  } catch (const std::logic_error&) {
+    throw;
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+}  // namespace detail
 
 /// drafter.extend(tokens, parents) with its result checked, since reading a row is unchecked: shapes must
 /// call this. Throws std::invalid_argument, with the numbers, unless there is one parent per token and the

@@ -34,6 +34,7 @@ struct Usage {
     layers -= other.layers;
     return *this;
   }
+  friend Usage operator+(Usage a, const Usage& b) { return a += b; }  ///< the usage of both
   friend Usage operator-(Usage a, const Usage& b) { return a -= b; }  ///< the usage since `b`
 };
 
@@ -66,8 +67,9 @@ struct Stats {
   std::int64_t rounds = 0;             ///< calls of step()
   std::int64_t new_tokens = 0;         ///< emitted: accepted draft tokens and next tokens, without those that
                                        ///< count_emitted() removed
-  std::int64_t proposed = 0;           ///< draft tokens
-  std::vector<std::int64_t> offered;   ///< (depth d) rounds whose path could reach depth d + 1
+  std::int64_t proposed = 0;           ///< draft tokens that the target ran, those behind the end included
+  std::int64_t failed_drafts = 0;      ///< texts of which a failing draft ended drafting
+  std::vector<std::int64_t> offered;  ///< (depth d) rounds whose path could reach depth d + 1 within the text
   std::vector<std::int64_t> accepted;  ///< (depth d) rounds whose path reached it
   Usage target,                        ///< in rounds, without prefill
       draft;                           ///< of all drafters, likewise
@@ -109,6 +111,8 @@ struct Stats {
   void clear() {
     combine(*this, [](auto& sum, const auto&) { sum = {}; });
   }
+  /// The rounds of both.
+  friend Stats operator+(Stats one, const Stats& other) { return one += other; }
   /// The rounds since `before`.
   friend Stats operator-(Stats after, const Stats& before) { return after -= before; }
 
@@ -122,6 +126,7 @@ struct Stats {
     f(rounds, other.rounds);
     f(new_tokens, other.new_tokens);
     f(proposed, other.proposed);
+    f(failed_drafts, other.failed_drafts);
     all(offered, other.offered);
     all(accepted, other.accepted);
     f(target, other.target);

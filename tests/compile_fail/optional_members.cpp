@@ -2,6 +2,7 @@
 // expect: the drafter's usage is not ReportsUsage
 // expect: the drafter's kMembers is not HasMembers
 // expect: a drafter with kMembers and usage must be ReportsMemberUsage
+// expect: the room of a drafter with kMembers is not ReportsRoom
 // expect: the drafter's cache_id is not NamesItsCache
 // expect: the shape's reserve is not ReservesWorkspace
 // expect: the shape's learn is not LearnsFromRounds
@@ -41,6 +42,10 @@ struct D4 : NoDrafter {
   Usage usage() const;
   MEMBER(, Usage usage(std::size_t) const;)
 };
+struct D6 : NoDrafter {
+  static constexpr std::size_t kMembers = 2;
+  MEMBER(std::int32_t room() const;, std::int32_t room(std::int32_t) const;)
+};
 struct D5 : NoDrafter { MEMBER(int cache_id() const;, const void* cache_id() const;) };
 struct S1 : Chain<> { MEMBER(void reserve(int);, void reserve();) };
 struct S2 : Chain<> {
@@ -57,10 +62,10 @@ struct V3 : Target { MEMBER(std::size_t size() const;, std::int32_t size() const
 struct V4 : Target { MEMBER(std::uint64_t change_count();, std::uint64_t change_count() const;) };
 struct V5 : Target { MEMBER(const void* cache_id();, const void* cache_id() const;) };
 
-void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, V1 v1, V2 v2, V3 v3, V4 v4,
+void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, D6 d6, V1 v1, V2 v2, V3 v3, V4 v4,
                V5 v5) {
   Speculator{v, d1, Chain<>{}}, Speculator{v, d2, Chain<>{}}, Speculator{v, d3, Chain<>{}};
-  Speculator{v, d4, Chain<>{}};
+  Speculator{v, d4, Chain<>{}}, Speculator{v, d6, Chain<>{}};
   Stack{d, d5};
   CostAware{S1{}}, CostAware{S2{}};
   Speculator{v, d, S3{}}, Speculator{v, d, S4{}}, Speculator{v, d, S5{}}, Speculator{v, d, S6{}};

@@ -52,7 +52,7 @@ TEST_CASE("members of a stack, best first, and calls that go to all of them") {
   CHECK(stack.tail().tail().head().own == 3);
   CHECK(&stack.get<2>() == &stack.tail().tail().head());
   CHECK(stack.vocab_size() == 5);
-  CHECK(stack.capacity() == 30);  // the smallest one's
+  CHECK(stack.capacity() == 50);  // the first one's
 
   const std::vector<Token> context = {1, 2, 3}, draft_tokens = {4};
   const NodeId parent = kNoParent;
@@ -67,6 +67,25 @@ TEST_CASE("members of a stack, best first, and calls that go to all of them") {
   }
   CHECK(stack.extend({&context[0], 1}, {&parent, 1}).tokens[0] == 1);  // the first drafter's
   CHECK(stack.tail().extend({&context[0], 1}, {&parent, 1}).tokens[0] == 2);
+}
+
+TEST_CASE("members without room for a draft token are left out") {
+  Stack stack{Listener{.own = 1, .room = 30}, Listener{.own = 2, .room = 20}, Listener{.own = 3, .room = 50}};
+  CHECK(stack.room(10) == 10);
+  CHECK(stack.room(18) == 2);
+  CHECK(stack.room(19) == 11);  // the second would have room for the root alone
+  CHECK(stack.room(29) == 21);
+  CHECK(stack.room(48) == 2);
+  CHECK(stack.room(49) <= 1);
+  CHECK(stack.room(60) <= 1);
+  CHECK(Stack{Listener{.room = 30}}.room(12) == 18);
+  CHECK(Stack{Listener{.room = 3}, MaxGram(5)}.room(12) > 1000);
+  const std::vector<Token> shorter(18, 1), longer(20, 1);
+  stack.sync(shorter, {});
+  stack.sync(longer, {});
+  CHECK(stack.get<0>().context == longer);
+  CHECK(stack.get<1>().context == shorter);
+  CHECK(stack.get<2>().context == longer);
 }
 
 TEST_CASE("usage of each member, and of all together") {

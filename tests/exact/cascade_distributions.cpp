@@ -114,6 +114,27 @@ TEST_CASE("full cascades of depth 3") {
     }
 }
 
+TEST_CASE("members whose capacity is reached within the text") {
+  std::int64_t accepted = 0;
+  const auto check = [&](const auto& shape, std::int32_t vocab, std::size_t horizon) {
+    for (const std::int32_t room : {5, 6, 7, 8})
+      for (std::size_t tight = 0; tight < 2; ++tight) {
+        CAPTURE(room);
+        CAPTURE(tight);
+        ToyModel target(vocab, 1), first(vocab, 2, 2.0f, tight == 0 ? room : 64),
+            second(vocab, 3, 2.0f, tight == 1 ? room : 64);
+        Speculator run{TreeVerifier{target, Rejection{}},
+                       Stack{ModelDrafter{first}, ModelDrafter{second}, HashGram(vocab, 4, 0.3)}, shape};
+        CHECK(whole_distribution(run, target, kPlain, prompt_for(vocab), horizon).error < 1e-12);
+        accepted += run.stats().new_tokens - run.stats().rounds;
+      }
+  };
+  check(Down<3>{.reviews = 1, .length = 1, .lenience = 2}, 2, 3);
+  check(Across<3>{.counts = {1, 1, 1}}, 2, 3);
+  check(Both<3>{.limits = {{{1, 1, 1}, {0, 1, 1}, {0, 0, 1}}}}, 2, 2);
+  CHECK(accepted > 1000);
+}
+
 TEST_CASE("whole pipelines over several rounds, their uniform draws and caches") {
   const double l = 3;
   const Both<3> both{.limits = {{{1, 1, 1}, {0, 1, 1}, {0, 0, 1}}}, .lenience = l};

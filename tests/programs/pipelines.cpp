@@ -36,6 +36,7 @@ class Toys final : public specula::PipelineModels {
 
   std::int64_t target_calls() const { return target_.model.calls; }
   std::int64_t draft_calls(const std::string& name) { return held(name).model.calls; }
+  ToyModel& draft_model(const std::string& name) { return held(name).model; }
 
  private:
   specula::HeldModel<ToyModel>& held(const std::string& name) {
@@ -410,11 +411,28 @@ TEST_CASE("tokens beyond the limit or the stop token are not emitted") {
   CHECK(cut.stats.rounds == 1);
   CHECK(cut.stats.new_tokens == 3);
   CHECK(cut.stats.accepted == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
-  CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 1, 0, 0});
+  CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
   const Token stop = full.tokens[1];
   const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = {specula::kNoToken, stop}});
   CHECK(stopped.tokens.back() == stop);
   CHECK(stopped.tokens.size() <= 2);
+}
+
+TEST_CASE("a draft that fails: programs that measure end, those that write text go on plainly") {
+  Toys toys;
+  const std::vector<Token> prompt{1, 5, 2, 8};
+  auto chain = specula::prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
+  const auto whole = decode(*chain, prompt, {.max_new_tokens = 30});
+  CHECK(whole.draft_error.empty());
+  ToyModel& draft = toys.draft_model("base");
+  draft.throw_call = draft.calls + 3;
+  CHECK_THROWS_WITH_AS(decode(*chain, prompt, {.max_new_tokens = 30}), "the draft failed: extend failed",
+                       std::runtime_error);
+  draft.throw_call = draft.calls + 3;
+  const auto plainly = decode(*chain, prompt, {.max_new_tokens = 30, .goes_on_plainly = true});
+  CHECK(plainly.draft_error == "extend failed");
+  CHECK(plainly.tokens == whole.tokens);
+  CHECK(plainly.stats.failed_drafts == 1);
 }
 
 TEST_CASE(

@@ -64,13 +64,13 @@ TEST_CASE("pipelines on the same prompts: tokens, draft tokens and texts") {
   CHECK(all[0].speedup.high == 1);
   CHECK(all[0].same_texts == 3);
   CHECK(all[1].mat == doctest::Approx(10.0 / 3));        // rounds of 4, 4 and 2 of 4 tokens
-  CHECK(all[1].acceptance == doctest::Approx(8.0 / 9));  // the text ends at a draft token of the last round
+  CHECK(all[1].acceptance == 1);                         // also in the last round, which the text's end cuts
   CHECK(all[1].same_texts == 3);
   CHECK(all[1].microseconds_per_token > all[1].own_microseconds_per_token);
   CHECK(all[2].same_texts < 3);
   const std::string text = to_text(all);
   CHECK(text.find("\nelsewhere") != std::string::npos);
-  CHECK(text.find("    3.33   0.889 ") != std::string::npos);
+  CHECK(text.find("    3.33   1.000 ") != std::string::npos);
 }
 
 TEST_CASE("the table is the same in every locale") {
@@ -155,6 +155,15 @@ TEST_CASE("errors name invalid options with value and range") {
   CHECK(complaint(kPrompts, {.max_new_tokens = 0}) ==
         "PolicyBenchmark: max_new_tokens is 0, must be in [1, 2147483647]");
   CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be in [1, 2147483647]");
+  ToyModel target(8, 1), draft(8, 2);
+  Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, Chain<>{.length = 3}};
+  PolicyBenchmark failing(kPrompts);
+  failing.add("failing", run);
+  draft.throw_call = 4;
+  CHECK_THROWS_WITH_AS(
+      failing.run(),
+      "PolicyBenchmark: the draft failed, so the figures would be plain decoding's: extend failed",
+      std::runtime_error);
   PolicyBenchmark none(kPrompts);
   CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: call add() first", std::logic_error);
 }

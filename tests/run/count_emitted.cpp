@@ -35,22 +35,22 @@ using Depths = std::vector<std::int64_t>;
 
 }  // namespace
 
-TEST_CASE("tokens that were not emitted are neither new nor accepted; the first of them counts as offered") {
+TEST_CASE("tokens behind the end of the text are neither new, nor offered, nor accepted") {
   Round all, two, one, none;
   count_emitted(all.stats, all.proposal, all.result, 3);
   CHECK(all.stats.new_tokens == 3);
   CHECK(all.stats.offered == Depths{1, 1, 1, 0});
   count_emitted(two.stats, two.proposal, two.result, 2);  // both draft tokens, not the token after them
   CHECK(two.stats.new_tokens == 2);
-  CHECK(two.stats.offered == Depths{1, 1, 1, 0});
+  CHECK(two.stats.offered == Depths{1, 1, 0, 0});  // the rejected one was behind the end
   CHECK(two.stats.accepted == Depths{1, 1, 0, 0});
   count_emitted(one.stats, one.proposal, one.result, 1);
   CHECK(one.stats.new_tokens == 1);
-  CHECK(one.stats.offered == Depths{1, 1, 0, 0});
+  CHECK(one.stats.offered == Depths{1, 0, 0, 0});
   CHECK(one.stats.accepted == Depths{1, 0, 0, 0});
   count_emitted(none.stats, none.proposal, none.result, 0);
   CHECK(none.stats.new_tokens == 0);
-  CHECK(none.stats.offered == Depths{1, 0, 0, 0});
+  CHECK(none.stats.offered == Depths{0, 0, 0, 0});
   CHECK(none.stats.accepted == Depths{0, 0, 0, 0});
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <specula/specula.hpp>
@@ -26,7 +28,18 @@ struct EmittedDistribution {
   double error = 0;  // largest difference of a text's probability
   double mat = 0;    // emitted tokens per round
   std::int64_t leaves = 0, reused = 0;
+  std::int64_t failed = 0;  // leaves of which the draft failed
 };
+
+/// A draft that fails unexpectedly would leave plain decoding to be enumerated.
+enum class Drafts { work, may_fail };
+
+template <class Pipeline>
+bool failed(const Pipeline& run, Drafts drafts) {
+  const std::string error = run.draft_error();
+  if (!error.empty() && drafts == Drafts::work) throw std::logic_error("the draft failed: " + error);
+  return !error.empty();
+}
 
 using TextDistribution = std::map<std::vector<Token>, double>;
 
@@ -62,7 +75,8 @@ template <class Pipeline, class Target>
 EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
                                        const specula::SamplingParams& params,
                                        const std::vector<Token>& prompt, std::size_t horizon,
-                                       RandomKeying keying = RandomKeying::key) {
+                                       RandomKeying keying = RandomKeying::key,
+                                       Drafts drafts = Drafts::work) {
   const Arithmetic exact(specula::Isa::reference);
   ExactRandom rng(keying);
   TextDistribution distribution;
@@ -77,6 +91,7 @@ EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
     distribution[{text.begin(), text.end()}] += rng.weight();
     out.mat += rng.weight() * tokens / rounds;
     ++out.leaves;
+    out.failed += failed(run, drafts);
   } while (rng.next());
   out.reused = rng.reused();
   out.error = distance(distribution, target, params, prompt, horizon);
@@ -88,7 +103,8 @@ template <class Pipeline, class Target>
 EmittedDistribution composed_distribution(Pipeline& run, const Target& target,
                                           const specula::SamplingParams& params,
                                           const std::vector<Token>& prompt, std::size_t horizon,
-                                          specula::Isa isa = specula::Isa::reference) {
+                                          specula::Isa isa = specula::Isa::reference,
+                                          Drafts drafts = Drafts::work) {
   const Arithmetic arithmetic(isa);
   std::vector<TextDistribution> at(horizon + 1);
   at[0][prompt] = 1;
@@ -103,6 +119,7 @@ EmittedDistribution composed_distribution(Pipeline& run, const Target& target,
         const Tokens now = run.text().first(std::min(run.text().size(), prompt.size() + horizon));
         at[now.size() - prompt.size()][{now.begin(), now.end()}] += weight * rng.weight();
         ++out.leaves;
+        out.failed += failed(run, drafts);
       } while (rng.next());
     }
   out.error = distance(at[horizon], target, params, prompt, horizon);

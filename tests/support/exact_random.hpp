@@ -48,7 +48,7 @@ class ExactRandom {
     std::vector<double> p(static_cast<std::size_t>(weights.vocab()));
     double total = 0;
     for (std::size_t x = 0; x < p.size(); ++x) total += p[x] = weights(static_cast<specula::Token>(x));
-    if (!(total > 0)) throw std::runtime_error("ExactRandom: empty weights");
+    if (!(total > 0)) throw std::logic_error("ExactRandom: empty weights");
     for (double& x : p) x /= total;
     return static_cast<specula::Token>(pick(p, key));
   }

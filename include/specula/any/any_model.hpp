@@ -54,6 +54,8 @@ class AnyModel {
   /// The model's; empty if it has none. See CountsChanges.
   std::optional<std::uint64_t> change_count() const { return model_->change_count(); }
   const void* cache_id() const { return model_->cache_id(); }  ///< the model's; see NamesItsCache
+  /// As the model declares (KeepsRawRows); else an empty view: the rows are its own.
+  LogitsView raw_rows() const { return model_->raw_rows(); }
 
   /// A ModelDrafter over the model.
   AnyDrafter drafter() { return model_->drafter(); }
@@ -93,6 +95,7 @@ class AnyModel {
     virtual void truncate(std::int32_t n) = 0;
     virtual std::optional<std::uint64_t> change_count() const = 0;
     virtual const void* cache_id() const = 0;
+    virtual LogitsView raw_rows() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
     virtual Conditioning conditioned_on() const = 0;
@@ -132,6 +135,10 @@ class AnyModel {
       return std::nullopt;
     }
     const void* cache_id() const override { return detail::cache_of(it); }
+    LogitsView raw_rows() const override {
+      if constexpr (KeepsRawRows<M>) return it.raw_rows();
+      return {};
+    }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
     AnyDrafter drafter([[maybe_unused]] AnyModel& target) override {
       if constexpr (StatesConditioning<M>) {

@@ -17,8 +17,8 @@ namespace specula {
 
 /// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
 /// the others. Cascades call the members one by one; a shape for a single drafter uses the head. sync() and
-/// truncate() go to all members. Members must not share a model, since a model holds one text. Drafting ends
-/// at the smallest capacity among the members.
+/// truncate() go to all members. Members must not share a model, since a model holds one text. A member whose
+/// capacity the text has reached is left out, and the others go on.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
 template <class Head, class... Tail>
@@ -55,8 +55,14 @@ class Stack {
   }
 
   std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
-  /// Tokens and nodes; the smallest of the members.
-  std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
+  /// Tokens and nodes that the first drafter can hold, for a shape that uses it alone.
+  std::int32_t capacity() const { return head_.capacity(); }
+  /// Nodes that a proposal after `context` tokens may have: as many as fit in each of the members that have
+  /// room for a draft token; at most 1 if none has.
+  std::int32_t room(std::int32_t context) const {
+    const std::int32_t first = head_.capacity() - context, others = tail_.room(context);
+    return first > 1 && others > 1 ? std::min(first, others) : std::max(first, others);
+  }
   /// The cache of the i-th member; null for one that names none. See NamesItsCache.
   const void* cache_id(std::size_t i = 0) const {
     if (i > 0) return tail_.cache_id(i - 1);
@@ -68,9 +74,10 @@ class Stack {
     head_.truncate(n);
     tail_.truncate(n);
   }
-  /// Brings every member to the text `context` followed by `draft_tokens`; see Drafter.
+  /// Brings every member that has room for it to the text `context` followed by `draft_tokens`; see Drafter.
   void sync(Tokens context, Tokens draft_tokens) {
-    head_.sync(context, draft_tokens);
+    if (context.size() + draft_tokens.size() < static_cast<std::size_t>(head_.capacity()))
+      head_.sync(context, draft_tokens);
     tail_.sync(context, draft_tokens);
   }
   /// Of the first drafter; see Drafter.
@@ -126,8 +133,10 @@ class Stack<Head> {
   }
 
   std::int32_t vocab_size() const { return head_.vocab_size(); }  ///< size of the vocabulary, of every member
-  /// Tokens and nodes; the smallest of the members.
+  /// Tokens and nodes that the drafter can hold.
   std::int32_t capacity() const { return head_.capacity(); }
+  /// Nodes that a proposal after `context` tokens may have.
+  std::int32_t room(std::int32_t context) const { return head_.capacity() - context; }
   /// The cache of the drafter; null if it names none. See NamesItsCache.
   const void* cache_id(std::size_t = 0) const {
     if constexpr (NamesItsCache<Head>) return head_.cache_id();
@@ -135,8 +144,11 @@ class Stack<Head> {
   }
   /// Begins a text that shares `n` tokens with the last one, in every member.
   void truncate(std::int32_t n) { head_.truncate(n); }
-  /// Brings every member to the text `context` followed by `draft_tokens`; see Drafter.
-  void sync(Tokens context, Tokens draft_tokens) { head_.sync(context, draft_tokens); }
+  /// Brings the drafter to the text `context` followed by `draft_tokens` if it has room; see Drafter.
+  void sync(Tokens context, Tokens draft_tokens) {
+    if (context.size() + draft_tokens.size() < static_cast<std::size_t>(head_.capacity()))
+      head_.sync(context, draft_tokens);
+  }
   /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
   /// Reserves memory for a text and a proposal of `tokens` tokens in all.

@@ -37,6 +37,7 @@ class PipelineOf final : public Pipeline {
   Tokens text() const override { return run_.text(); }                    ///< see Speculator::text()
   std::int32_t room() const override { return run_.room(); }              ///< see Speculator::room()
   const Stats& stats() const override { return run_.stats(); }            ///< see Speculator::stats()
+  std::string draft_error() const override { return run_.draft_error(); }  ///< see Speculator::draft_error()
   const TokenTree& proposal() const override { return run_.proposal(); }  ///< see Speculator::proposal()
   const VerifyResult& result() const override { return run_.result(); }   ///< see Speculator::result()
   std::vector<DraftUsage> drafts() const override {

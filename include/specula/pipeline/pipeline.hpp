@@ -30,6 +30,7 @@ class Pipeline {
   virtual Tokens text() const = 0;                 ///< see Speculator::text()
   virtual std::int32_t room() const = 0;           ///< see Speculator::room()
   virtual const Stats& stats() const = 0;          ///< see Speculator::stats()
+  virtual std::string draft_error() const { return {}; }  ///< see Speculator::draft_error()
   virtual const TokenTree& proposal() const = 0;   ///< see Speculator::proposal()
   virtual const VerifyResult& result() const = 0;  ///< see Speculator::result()
   /// One entry per drafter, since the pipeline was created.

@@ -125,8 +125,9 @@ class PolicyBenchmark {
                          }});
   }
 
-  /// One entry per pipeline, in the order of add(). Throws what a pipeline throws, and std::logic_error if
-  /// there is none. Cost: repeat x prompts texts of each pipeline, and 16 tokens of each to warm up.
+  /// One entry per pipeline, in the order of add(). Throws what a pipeline throws, std::runtime_error if a
+  /// draft fails, and std::logic_error if there is no pipeline. Cost: repeat x prompts texts of each
+  /// pipeline, and 16 tokens of each to warm up.
   std::vector<PolicyFigures> run() {
     if (policies_.empty()) throw std::logic_error("PolicyBenchmark::run: call add() first");
     const std::size_t count = policies_.size(), repeat = static_cast<std::size_t>(options_.repeat);
@@ -166,6 +167,10 @@ class PolicyBenchmark {
                       PhiloxRandom(options_.seed, static_cast<std::uint32_t>(prompt)),
                       [&](Tokens fresh) { run.text.insert(run.text.end(), fresh.begin(), fresh.end()); });
     const Stats spent = pipeline.stats() - before;
+    if (spent.failed_drafts > 0)
+      throw std::runtime_error(
+          "PolicyBenchmark: the draft failed, so the figures would be plain decoding's: " +
+          pipeline.draft_error());
     run.seconds = spent.round_seconds;
     run.own = spent.round_seconds - spent.target.seconds - spent.draft.seconds;
     run.rounds = spent.rounds;

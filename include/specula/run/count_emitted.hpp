@@ -14,10 +14,11 @@
 namespace specula {
 
 /// Of the `counted` tokens of a round (accepted ones and the next token, if none was removed before) only the
-/// first `emitted` were emitted, since the text ends there. Removes the others from `stats`: they are neither
-/// new tokens nor accepted; the first of them counts as a rejected draft token, since it added nothing.
-/// Throws std::invalid_argument, and changes nothing, unless 0 <= emitted <= counted <= accepted + 1, or if
-/// `stats` lacks the depths that this round reached.
+/// first `emitted` were emitted, since the text ends there. Removes the others from `stats`: they are not new
+/// tokens, and a draft token behind the end is neither offered nor accepted, so a draft that is always right
+/// keeps an acceptance rate of 1. `stats.proposed`, what the target ran, is unchanged. Throws
+/// std::invalid_argument, and changes nothing, unless 0 <= emitted <= counted <= accepted + 1, or if `stats`
+/// lacks the depths that this round reached.
 inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
                           std::int32_t emitted, std::int32_t counted) {
   const std::int32_t accepted = result.accepted_count();
@@ -27,9 +28,7 @@ inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyR
                                 std::to_string(std::min(counted, accepted + 1)));
   if (emitted == counted) return;
   const bool goes_on = proposal.first_child(result.accepted.back()) != kNoParent;
-  const auto offered = [&](std::int32_t tokens) {
-    return tokens < accepted ? tokens + 1 : accepted + (goes_on ? 1 : 0);
-  };
+  const auto offered = [&](std::int32_t tokens) { return std::min(tokens, accepted + (goes_on ? 1 : 0)); };
   const std::size_t depths = std::min(stats.offered.size(), stats.accepted.size());
   if (depths < static_cast<std::size_t>(offered(counted)))
     throw std::invalid_argument("count_emitted: the statistics have " + std::to_string(depths) +

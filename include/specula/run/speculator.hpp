@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -82,10 +83,13 @@ class Speculator {
 
   /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned on
   /// it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target counts
-  /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws std::invalid_argument, before
-  /// anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than the target
-  /// can hold. (If there is no text and the verifier has no size(), the KV caches are emptied even then.)
+  /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws std::invalid_argument,
+  /// before anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than the target
+  /// can hold. (If there is no text and the verifier has no size(), the KV caches are emptied even then.) A
+  /// draft that fails ends drafting, as in step(); this text tries it anew. Throws std::logic_error if a sink
+  /// of this Speculator calls it.
   void start(Tokens prompt) {
+    expect_no_sink();
     // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
     // would count their room as used.
     if constexpr (!ReportsSize<V>)
@@ -101,21 +105,24 @@ class Speculator {
            text_[at(keep)] == next[at(keep)])
       ++keep;
     keep = keep / kPrefillChunk * kPrefillChunk;
-    text_.clear();  // if a model throws below, start() must be called again, and starts from nothing
+    text_.clear();  // if the target throws below, start() must be called again, and starts from nothing
+    failure_ = nullptr;
     verifier_.truncate(keep);
-    drafter_.truncate(keep);
+    try_draft([&] { drafter_.truncate(keep); });
     for (std::int32_t from = keep; from < context; from += kPrefillChunk) {
       const std::int32_t to = std::min(from + kPrefillChunk, context);
       verifier_.append(Tokens(next).subspan(at(from), at(to - from)));
-      if (to < drafter_.capacity()) drafter_.sync(Tokens(next).first(at(to)), {});
+      if (draft_room(to) > 0) try_draft([&] { drafter_.sync(Tokens(next).first(at(to)), {}); });
     }
     text_.assign(next.begin(), next.end());
     if constexpr (ResetsPerText<S>) shape_.reset();
   }
 
   /// Drops the text, and the prefix that start() could keep: to be called if a model computes something else
-  /// since then for the same tokens, and does not count that.
+  /// since then for the same tokens, and does not count that. Throws std::logic_error if a sink of this
+  /// Speculator calls it.
   void forget() {
+    expect_no_sink();
     const Departure departure(*this);
     text_.clear();
     verifier_.truncate(0);
@@ -123,13 +130,20 @@ class Speculator {
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error if the
-  /// target's KV cache is full. If a model or the rule throws, text() and the committed context are
+  /// target's KV cache is full. If the target or the rule throws, text() and the committed context are
   /// unchanged. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
   /// std::logic_error if other code used the target or a draft since the last round, as far as a size or a
-  /// change count shows that: text() is kept, and start(text()) continues with it.
+  /// change count shows that: text() is kept, and start(text()) continues with it; also if a sink of this
+  /// Speculator calls it.
+  ///
+  /// A draft that fails ends drafting, not the text: if propose() throws a std::exception that is no
+  /// std::logic_error, as it does for a row with NaN, the round verifies what was drawn before, and later
+  /// rounds of this text decode plainly, without learn(). The text keeps its distribution, also if the tokens
+  /// drawn were the cause. See draft_error().
   template <class C>
   Tokens step(C& rng) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
+    expect_no_sink();
     if (text_.empty()) throw std::invalid_argument("Speculator::step: call start() first");
     if (!is_as_left()) throw_used();
     if (room() < 1)
@@ -146,10 +160,13 @@ class Speculator {
 
   /// start(), then rounds until a limit is reached, the KV cache is full or the sink returns false; each
   /// round's tokens are passed to sink(Tokens). Returns the number of emitted tokens and the finish reason.
-  /// text() may hold a few more than were emitted: those that the last round accepted beyond the limit;
-  /// stats() do not count them. Throws std::invalid_argument, before anything changes, for limits out of
-  /// range. Exceptions of the sink propagate: text() then holds the tokens that it was given, and those few
-  /// more if that round was the last; step() and start() can continue.
+  /// The same random source, passed again, writes the same text again: samples of one prompt need a
+  /// `sequence` each, PhiloxRandom{seed, sequence}. text() may hold a few more than were emitted: those that
+  /// the last round accepted beyond the limit; stats() do not count them. Throws std::invalid_argument,
+  /// before anything changes, for limits out of range. Exceptions of the sink propagate: text() then holds
+  /// the tokens that it was given, and those few more if that round was the last; step() and start() can
+  /// continue. A sink must not call step(), start(), generate() or forget() of this object: they throw
+  /// std::logic_error and change nothing.
   template <class C, class Sink>
   Generated generate(Tokens prompt, const Limits& limits, C&& rng, Sink sink) {
     static_assert(
@@ -170,10 +187,13 @@ class Speculator {
       count_emitted(static_cast<std::int32_t>(fresh.size()));
       emitted += emitted_;
       bool goes_on = true;
-      if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
-        sink(fresh);
-      else
-        goes_on = sink(fresh);
+      {
+        const InSink inside(in_sink_);
+        if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
+          sink(fresh);
+        else
+          goes_on = sink(fresh);
+      }
       if (stopped) return {emitted, FinishReason::stop_token};
       if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
     }
@@ -194,6 +214,16 @@ class Speculator {
   std::int32_t room() const { return verifier_.room(); }
   /// Sums over all rounds since the constructor or reset_stats(). For one request, subtract two copies.
   const Stats& stats() const { return stats_; }
+  /// What ended drafting in this text, as the exception's what(); empty if nothing did. stats().failed_drafts
+  /// counts such texts.
+  std::string draft_error() const {
+    if (!failure_) return {};
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
   /// Call this between texts only: tokens that count_emitted() removes later must have been counted.
   void reset_stats() { stats_.clear(); }
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
@@ -268,6 +298,35 @@ class Speculator {
     Speculator& run_;
   };
 
+  /// Sets a flag during its lifetime.
+  struct InSink {
+    explicit InSink(bool& flag) : now(flag) { now = true; }
+    ~InSink() { now = false; }
+    InSink(const InSink&) = delete;
+    InSink& operator=(const InSink&) = delete;
+    bool& now;
+  };
+  void expect_no_sink() const {
+    if (in_sink_)
+      throw std::logic_error("Speculator: its own sink called step(), start(), generate() or forget()");
+  }
+
+  /// Nodes that a proposal after `context` tokens may have, as far as the drafter is concerned; 0 after a
+  /// failure.
+  std::int32_t draft_room(std::int32_t context) const {
+    if (failure_) return 0;
+    if constexpr (ReportsRoom<D>) return drafter_.room(context);
+    return drafter_.capacity() - context;
+  }
+  /// Calls the drafter; if that fails, ends drafting for this text.
+  template <class F>
+  void try_draft(F draft) {
+    if (std::exception_ptr failure = detail::failure_of(draft)) {
+      failure_ = std::move(failure);
+      ++stats_.failed_drafts;
+    }
+  }
+
   bool is_as_left() const {
     if constexpr (ReportsSize<V>)
       if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
@@ -289,13 +348,16 @@ class Speculator {
     const Timing before{usage(verifier_), usage(drafter_)};
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
-    const std::int32_t fits =
-        std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
+    const std::int32_t fits = std::min({shape_.max_nodes(), verifier_.room(), std::max(1, draft_room(size))});
     result_ = nullptr;
     tree_.reset(text_.back(), size, fits);
-    if (drafter_.capacity() > size && fits > 1) {
+    if (fits > 1) {
       const ProposalBuilder::ResetLock lock(tree_);
-      shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
+      // What was drawn before a failure stays: to draw anew where a drawn token was the cause biases the
+      // text.
+      try_draft([&] {
+        shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
+      });
     }
     if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
@@ -306,7 +368,7 @@ class Speculator {
     text_.push_back(result_->next_token);
     record();
     if constexpr (LearnsFromRounds<S>)
-      if (const auto spent = since(before)) shape_.learn(tree_, *result_, *spent);
+      if (const auto spent = failure_ ? std::nullopt : since(before)) shape_.learn(tree_, *result_, *spent);
   }
   /// None if usage() throws: the round's tokens are already committed.
   std::optional<Timing> since(const Timing& before) const {
@@ -377,9 +439,11 @@ class Speculator {
   ProposalBuilder tree_;
   std::vector<Token> text_;
   const VerifyResult* result_ = nullptr;
-  std::int32_t added_ = 0;        // tokens of the last round
-  std::int32_t emitted_ = 0;      // those of them that count
+  std::int32_t added_ = 0;                     // tokens of the last round
+  std::int32_t emitted_ = 0;                   // those of them that count
   std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
+  std::exception_ptr failure_;                 // what ended drafting in this text
+  bool in_sink_ = false;
   Stats stats_;
 };
 

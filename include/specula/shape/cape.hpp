@@ -77,6 +77,7 @@ struct Cape {
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+    if (!can_draft(drafter, round)) return;
     work.clear();
     const double least = round.min_probability();
     double reach = 1;  // probability that the whole spine is accepted

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -40,39 +41,68 @@ struct ReviewScratch {
 };
 
 /// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
-/// followed by one token of its own. See specula::review.
+/// followed by one token of its own. See specula::review. Without room, the reviewer does nothing.
+///
+/// If the call fails, the reason may be one of the tokens under review. A review that takes place only for
+/// other tokens would bias the text; so the rows are then asked for one by one, as far as tokens are
+/// accepted, and whether a row fails depends on nothing that it decides about. The failure is rethrown at the
+/// end.
 template <Draw mode, LogitsDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
+  if (!can_draft(reviewer, round)) return;
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
-  reviewer.sync(round.committed, tree.tokens().first(from));
-  const LogitsView rows =
-      ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
+  const auto sync = [&] { reviewer.sync(round.committed, tree.tokens().first(from)); };
+  const auto rows_after = [&](std::size_t first, std::size_t count) {
+    return ask(reviewer, tree, tree.tokens().subspan(from + first, count),
+               Nodes(scratch.line).subspan(first, count));
+  };
+  sync();
+  LogitsView rows;
+  const std::exception_ptr failure = failure_of([&] { rows = rows_after(0, nodes); });
+  if (failure) sync();
   ++counts.calls;
-  for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
-    const bool accepted = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
+  const auto row = [&](NodeId node) {
+    return failure ? rows_after(static_cast<std::size_t>(node - base), 1).row(0) : rows.row(node - base);
+  };
+  const auto accepts = [&](NodeId node) {
+    const bool accepted = specula::review(tree, node, row(node - 1), params, lenience, rng);
     counts.saw(node - 1 - base, accepted);
-    if (!accepted) return;
+    return accepted;
+  };
+  NodeId node = base + 1;
+  while (node < base + static_cast<NodeId>(nodes) && accepts(node)) ++node;
+  if (node == base + static_cast<NodeId>(nodes) && tree.room() > 0) {
+    const NodeId last = tree.size() - 1;
+    if (params.greedy()) {
+      const Top top = tree.top(last, row(last));
+      tree.choose(last, top.token, static_cast<float>(top.prob));
+    } else {
+      tree.draw(last, tree.store(last, row(last), params), rng);
+    }
   }
-  if (tree.room() < 1) return;
-  const NodeId last = tree.size() - 1;
-  if (params.greedy()) {
-    const Top top = tree.top(last, rows.row(last - base));
-    tree.choose(last, top.token, static_cast<float>(top.prob));
-  } else {
-    tree.draw(last, tree.store(last, rows.row(last - base), params), rng);
-  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace detail
+
+/// Lets `draft` grow a proposal, then `judge` review it; the latter also after a failure, which is rethrown:
+/// it may be due to a token that was drawn, and a review for the other tokens only would bias the text.
+template <class F, class R>
+void draft_and_review(F draft, R judge) {
+  const std::exception_ptr failure = detail::failure_of(draft);
+  judge();
+  if (failure) std::rethrow_exception(failure);
+}
 
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
 /// limits[0][1], and so on (horizontal). Every drafter but the last works by reviewing proposals that the
 /// drafters below it make in the same way under the next row (vertical); the last one drafts limits[n-1][n-1]
 /// tokens at a time. Limits count tokens from the start of the row's own proposal; tokens beyond them are
-/// kept. A drafter without a draft token ends its turn.
+/// kept. A drafter without a draft token ends its turn; one without room for the text has none, and reviews
+/// nothing.
 ///
 /// With `lenience` above 1 a reviewer accepts more, but not of copied tokens, such as Max-Gram's. The
 /// distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
@@ -145,9 +175,11 @@ struct Cascade {
         if (!round.should_draft(detail::chain_reach(round, tree), tree)) break;
         ProposeContext inner = round;
         inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
-        fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0);
-        detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, rng, work,
-                             work.counts[i]);
+        draft_and_review([&] { fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0); },
+                         [&] {
+                           detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree,
+                                                rng, work, work.counts[i]);
+                         });
       }
       if (tree.size() <= before) break;
     }

@@ -24,12 +24,14 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   return reach;
 }
 
-/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none, where they do not
-/// pay (see CostModel), and after one whose confidence is below `exit_below`. Returns their number.
+/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none or no room, where
+/// they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns their
+/// number.
 template <Draw mode, Drafter D, RandomSource C>
 std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
-  if (count < 1 || tree.room() < 1) return 0;  // without a sync: an unused drafter must cost nothing
+  // Without a sync: an unused drafter must cost nothing.
+  if (count < 1 || tree.room() < 1 || !can_draft(drafter, round)) return 0;
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
   double reach = chain_reach(round, tree);

@@ -45,6 +45,7 @@ struct SampledTree {
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    if (!can_draft(drafter, round)) return;
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();

@@ -109,6 +109,7 @@ struct StaticTree {
 
   template <class D, class C>
   void draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    if (!can_draft(drafter, round)) return;
     const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
     places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);
     places[0] = 0;

@@ -72,8 +72,11 @@ struct Vertical {
       detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
     } else {
       const NodeId base = tree.size() - 1;
-      hand_up<i + 1>(stack, round, tree, rng);
-      detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work, work.counts[i]);
+      draft_and_review([&] { hand_up<i + 1>(stack, round, tree, rng); },
+                       [&] {
+                         detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work,
+                                              work.counts[i]);
+                       });
     }
   }
 };

@@ -22,8 +22,9 @@ namespace specula {
 struct LogprobOptions {
   std::int32_t top = 0;    ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
                            ///< row may cost up to V * top
-  bool processed = false;  ///< under the verifier's parameters; else under the raw row's softmax: temperature
-                           ///< 1, no truncation
+  /// Under the distribution that is sampled from: the verifier's parameters, and a processor's row. Else
+  /// under the softmax of the model's own row (KeepsRawRows): temperature 1, no truncation, no processor.
+  bool processed = false;
 };
 
 /// A token and the natural logarithm of its probability; -infinity where the distribution excludes it.
@@ -83,6 +84,8 @@ class LogprobRecorder {
   void reserve(std::size_t tokens) { entries_.reserve(tokens * (1 + likeliest_.size())); }
   void clear() { entries_.clear(); }
   Logprobs view() const { return {entries_, likeliest_.size()}; }
+
+  const LogprobOptions& options() const { return options_; }
 
   /// `rows` are the rows of `distributions`. Cost: one row read per token of the result, two with likeliest
   /// tokens, and up to V * top to order those.

@@ -30,16 +30,22 @@ class PathPasses {
   }
 
   template <class M>
-  LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
+  LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool wants_raw) {
     const auto nodes = static_cast<std::size_t>(tree.size());
     const auto vocab = static_cast<std::size_t>(target.vocab_size());
     if (nodes * vocab > rows_.size())  // rows are copied before the rule checks them
       throw std::invalid_argument("PathVerifier: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(rows_.size() / vocab));
     known_.assign(nodes, false);
+    raw_.resize(KeepsRawRows<M> && wants_raw ? rows_.size() : 0);
     for (NodeId node = 0; node < tree.size(); ++node)
       if (tree.first_child(node) == kNoParent) run_to(target, tree, node, usage);
     return {rows_.data(), tree.size(), target.vocab_size(), target.vocab_size()};
+  }
+
+  template <class M>
+  LogitsView raw_rows(const M&, const LogitsView& rows) const {
+    return raw_.empty() ? rows : LogitsView{raw_.data(), rows.rows, rows.vocab, rows.stride};
   }
 
   template <class M>
@@ -75,16 +81,24 @@ class PathPasses {
     ++usage.calls;
     usage.nodes += static_cast<std::int64_t>(line_.size());
     expect_rows("PathVerifier: the target", rows, line_.size(), target.vocab_size(), "for a path of");
+    LogitsView raw = rows;
+    if constexpr (KeepsRawRows<M>)
+      if (const LogitsView before = target.raw_rows(); before.data) raw = before;
     for (std::size_t i = 0; i < line_.size(); ++i) {
       const auto node = static_cast<std::size_t>(line_[i]);
       if (known_[node]) continue;
-      const auto row = rows.row(static_cast<std::int32_t>(i));
-      std::copy(row.begin(), row.end(), rows_.begin() + static_cast<std::ptrdiff_t>(node * row.size()));
+      const auto keep = [&](const LogitsView& from, std::vector<float>& to) {
+        const auto row = from.row(static_cast<std::int32_t>(i));
+        std::copy(row.begin(), row.end(), to.begin() + static_cast<std::ptrdiff_t>(node * row.size()));
+      };
+      keep(rows, rows_);
+      if (!raw_.empty()) keep(raw, raw_);
       known_[node] = true;
     }
   }
 
   std::vector<float> rows_;    // (N, V) after each node of the proposal
+  std::vector<float> raw_;     // (N, V) the same before a processor, if wanted; else empty
   std::vector<NodeId> line_;   // the nodes of the last pass, root first
   std::vector<Token> tokens_;  // their tokens
   std::vector<NodeId> parents_;
@@ -100,7 +114,8 @@ class PathPasses {
 /// Cost: one pass per leaf, over its whole path; a chain costs one pass, as in a TreeVerifier. usage()
 /// counts a node once per path that contains it. The accepted path is committed if it was run last (a
 /// chain's always was), else appended, which a lazy model merges into its next pass. Memory: one row per
-/// node. The model is referenced and must outlive the verifier. For its members see detail::TargetVerifier.
+/// node, two if log-probabilities of a KeepsRawRows model are reported. The model is referenced and must
+/// outlive the verifier. For its members see detail::TargetVerifier.
 template <class M, class R>
 class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
  public:

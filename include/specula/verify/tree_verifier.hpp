@@ -25,8 +25,9 @@ namespace detail {
 /// @endcond
 
 /// The target, the rule and the sampling parameters. `Pass` runs the target over a proposal: it has a
-/// `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage), which returns a row per node,
-/// and commit(target, tree, path).
+/// `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage, wants_raw), which returns a row
+/// per node, raw_rows(target, rows), the same before a processor (KeepsRawRows) if they were wanted, and
+/// commit(target, tree, path).
 template <class M, class R, class Pass>
 class TargetVerifier {
   static_assert(
@@ -111,11 +112,15 @@ class TargetVerifier {
                              "truncated by hand");
     if (!workspace_) reserve(tree.capacity());
     try {
-      const LogitsView rows = pass_.run(*target_, tree, usage_);
+      const bool wants_raw = logprobs_ && !logprobs_->options().processed;
+      const LogitsView rows = pass_.run(*target_, tree, usage_, wants_raw);
       const TargetDistributions distributions(rows, params_, *workspace_);
       (rule_.verify)(tree, distributions, rng, result_);
       expect_sound(tree);
-      if (logprobs_) logprobs_->record(distributions, rows, tree, result_);
+      if (logprobs_) {
+        const LogitsView read = wants_raw ? pass_.raw_rows(*target_, rows) : rows;
+        logprobs_->record(TargetDistributions(read, params_, *workspace_), read, tree, result_);
+      }
       const Stopwatch watch(usage_.seconds);
       pass_.commit(*target_, tree, result_.accepted);
     } catch (...) {  // a drafter on the same model must not find these nodes; commit() may have succeeded
@@ -165,12 +170,18 @@ struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
-  LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
+  LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool) {
     const Stopwatch watch(usage.seconds);
     target.truncate(target.size());  // a drafter that shares the KV cache may have left nodes in it
     const LogitsView rows = target.extend(tree.tokens(), tree.parents());
     ++usage.calls;
     usage.nodes += tree.size();
+    return rows;
+  }
+  template <class M>
+  LogitsView raw_rows([[maybe_unused]] const M& target, const LogitsView& rows) const {
+    if constexpr (KeepsRawRows<M>)
+      if (const LogitsView raw = target.raw_rows(); raw.data) return raw;
     return rows;
   }
   template <class M>
