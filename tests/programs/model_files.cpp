@@ -380,10 +380,11 @@ TEST_CASE("every row of the page's table is tested, and true") {
   }
   const std::set<Row> told = page();
   CHECK(told.size() > 50);
-  const auto check_all_in = [](const std::set<Row>& some, const std::set<Row>& all, const char* fault) {
+  const auto check_all_in = [](const std::set<Row>& some, const std::set<Row>& all,
+                               const std::string& fault) {
     for (const Row& row : some) {
       const std::string name = std::get<0>(row) + ", " + std::get<1>(row) + ": " + std::get<2>(row);
-      CHECK_MESSAGE(all.contains(row), fault, name);
+      CHECK_MESSAGE(all.contains(row), (fault + name));
     }
   };
   check_all_in(told, tested, "without a test: ");
