@@ -15,6 +15,7 @@
 #include "text_table.hpp"
 #include "token_store.hpp"
 #include "tokenizer.hpp"
+#include "vocabulary.hpp"
 
 namespace {
 
@@ -41,32 +42,40 @@ void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Doc
   }
 }
 
+/// What the numbers of all documents are of.
+struct Vocabulary {
+  std::int32_t size = 0;
+  std::string fingerprint = {};  // empty: unknown
+};
+
 /// The tokens to count of a folder: of documents with a given prompt, from the prompt's last token on.
-std::int32_t read_tokens(const fs::path& folder, std::vector<Document>& documents) {
+Vocabulary read_tokens(const fs::path& folder, std::vector<Document>& documents) {
   const TokenizedCorpus corpus = specula_examples::read_tokens(folder);
   for (const auto& style : corpus.styles)
     for (std::size_t i = 0; i < style.train.size(); ++i) {
       const std::int32_t given = style.given.empty() ? 0 : style.given[i];
       documents.emplace_back(style.train[i].begin() + std::max(0, given - 1), style.train[i].end());
     }
-  return corpus.vocab_size;
+  return {corpus.vocab_size, corpus.vocabulary};
 }
 
-std::vector<Document> read_all(const Options& options, std::int32_t& vocab) {
+/// Throws UsageError if what is counted together is of two vocabularies.
+void join(Vocabulary& all, const Vocabulary& found, const std::string& source) {
+  if (all.size != 0 && found.size != all.size)
+    throw UsageError(source + " has a vocabulary of " + std::to_string(found.size) +
+                     " tokens, the one before of " + std::to_string(all.size));
+  if (!all.fingerprint.empty() && !found.fingerprint.empty() && found.fingerprint != all.fingerprint)
+    throw UsageError(source + " has another vocabulary than the one before, of as many tokens");
+  all.size = found.size;
+  if (all.fingerprint.empty()) all.fingerprint = found.fingerprint;
+}
+
+std::vector<Document> read_all(const Options& options, Vocabulary& vocabulary) {
   std::vector<Document> documents;
-  for (const std::string& folder : options.tokens) {
-    const std::int32_t found = read_tokens(folder, documents);
-    if (vocab != 0 && found != vocab)
-      throw UsageError(folder + " has a vocabulary of " + std::to_string(found) +
-                       " tokens, the one before of " + std::to_string(vocab));
-    vocab = found;
-  }
+  for (const std::string& folder : options.tokens) join(vocabulary, read_tokens(folder, documents), folder);
   if (options.texts.empty()) return documents;
   const Tokenizer tokenizer(options.tokenizer);
-  if (vocab != 0 && tokenizer.vocab_size() != vocab)
-    throw UsageError(options.tokenizer + " has " + std::to_string(tokenizer.vocab_size()) +
-                     " tokens, the folders of " + "tokens " + std::to_string(vocab));
-  vocab = tokenizer.vocab_size();
+  join(vocabulary, {tokenizer.vocab_size(), fingerprint(tokenizer.pieces())}, options.tokenizer);
   for (const std::string& text : options.texts) read_text(text, tokenizer, documents);
   return documents;
 }
@@ -90,19 +99,19 @@ int run(int argc, char** argv) {
   for (const std::string& text : options.texts) check_distinct("--output", options.output, "--text", text);
   check_distinct("--output", options.output, "--tokenizer", options.tokenizer);
 
-  std::int32_t vocab = 0;
-  const std::vector<Document> documents = read_all(options, vocab);
-  specula::BigramCounter counter(vocab);
+  Vocabulary vocabulary;
+  const std::vector<Document> documents = read_all(options, vocabulary);
+  specula::BigramCounter counter(vocabulary.size);
   for (const Document& document : documents) counter.add(document);
   const specula::BigramTable table = counter.table();
-  save_bigram(table, options.output);
+  save_bigram({table, vocabulary.fingerprint}, options.output);
 
   std::int64_t pairs = 0, right = 0;
   std::int32_t known = 0;
   for (const Document& document : documents)
     for (std::size_t i = 1; i < document.size(); ++i) ++pairs, right += table(document[i - 1]) == document[i];
   for (const specula::Token next : table.next()) known += next != specula::kNoToken;
-  std::cout << documents.size() << " documents, " << pairs << " pairs; " << known << " of " << vocab
+  std::cout << documents.size() << " documents, " << pairs << " pairs; " << known << " of " << vocabulary.size
             << " tokens have a next one; it is the right one for "
             << fixed(pairs ? 100.0 * static_cast<double>(right) / static_cast<double>(pairs) : 0.0, 1)
             << "% of these pairs\n";

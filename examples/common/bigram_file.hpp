@@ -1,4 +1,5 @@
-// Bigram tables on disk: {"vocab_size": 3, "next": [2, -1, 0]}, -1 where no token is known to follow.
+// Bigram tables on disk: {"vocab_size": 3, "vocabulary": "0123456789abcdef", "next": [2, -1, 0]}, -1 where no
+// token is known to follow; `vocabulary` is its fingerprint(), and may be missing.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +10,19 @@
 
 namespace specula_examples {
 
+struct BigramFile {
+  specula::BigramTable table;
+  std::string vocabulary = {};  // fingerprint(); empty: unknown
+};
+
 /// Throws std::runtime_error naming the file and what is wrong with it.
-specula::BigramTable load_bigram(const std::filesystem::path& file);
+BigramFile load_bigram(const std::filesystem::path& file);
 
 /// The same for text in memory; `source` is what errors call it.
-specula::BigramTable parse_bigram(std::string_view text, const std::string& source);
+BigramFile parse_bigram(std::string_view text, const std::string& source);
 
 /// Throws std::runtime_error naming the file if it cannot be written; an old one is then what it was. Makes
 /// its folder.
-void save_bigram(const specula::BigramTable& table, const std::filesystem::path& file);
+void save_bigram(const BigramFile& bigram, const std::filesystem::path& file);
 
 }  // namespace specula_examples

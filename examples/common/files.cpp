@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include <specula/base/lfs_pointer.hpp>
+
 #include "errors.hpp"
 
 namespace specula_examples {
@@ -78,6 +80,7 @@ std::string read_file(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in.is_open() || in.bad()) throw failure(file, "cannot be opened for reading");
+  if (specula::is_lfs_pointer(text)) throw failure(file, specula::kLfsPointer);
   return text;
 }
 

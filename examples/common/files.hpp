@@ -7,7 +7,7 @@
 
 namespace specula_examples {
 
-/// Throws std::runtime_error naming the file if it is a folder or cannot be read.
+/// Throws std::runtime_error naming the file if it is a folder, cannot be read, or is a pointer of Git LFS.
 std::string read_file(const std::filesystem::path& file);
 
 /// Writes `text` to a new file in the same folder and renames it, so that a reader finds the old contents or

@@ -10,6 +10,7 @@
 
 #include "context.hpp"
 #include "memory.hpp"
+#include "vocabulary.hpp"
 
 namespace specula_examples {
 namespace {
@@ -26,13 +27,14 @@ std::string tokens(std::int32_t count) { return std::to_string(count) + " tokens
 ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts)
     : target_(read(folders.target_folder())), target_name_(folders.target_folder().string()) {
   for (const std::string& name : drafts)
-    if (std::none_of(drafts_.begin(), drafts_.end(), [&](const auto& d) { return d.first == name; }))
-      drafts_.emplace_back(name, read(folders.draft_folder(name)));
+    if (std::none_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; }))
+      drafts_.push_back({name, folders.draft_folder(name), read(folders.draft_folder(name))});
 }
 
-std::int32_t ModelConfigs::vocabulary(bool cut, std::int32_t tokenizer_tokens) const {
+std::int32_t ModelConfigs::vocabulary(bool cut, const Tokenizer& tokenizer) const {
+  const std::int32_t tokenizer_tokens = tokenizer.vocab_size();
   std::int32_t shared = target_.vocab_size;
-  for (const auto& [name, config] : drafts_) {
+  for (const auto& [name, folder, config] : drafts_) {
     if (config.vocab_size == target_.vocab_size) continue;
     if (!cut)
       throw UsageError("the vocabulary of the target " + target_name_ + " has " + tokens(target_.vocab_size) +
@@ -44,6 +46,19 @@ std::int32_t ModelConfigs::vocabulary(bool cut, std::int32_t tokenizer_tokens) c
   if (const std::int32_t needed = std::min(tokenizer_tokens, target_.vocab_size); shared < needed)
     throw UsageError("--cut-vocabulary would leave " + tokens(shared) + ", the tokenizer of " + target_name_ +
                      " has " + std::to_string(tokenizer_tokens) + ": what is left out is no padding");
+  for (const auto& [name, folder, config] : drafts_) {
+    if (!has_tokenizer(folder)) {
+      if (config.conditioned_on == specula::Conditioning::nothing)
+        std::cerr << "note: the draft '" << name
+                  << "' has no tokenizer: its tokens are taken for the target's\n";
+      continue;
+    }
+    const auto difference = vocabulary_difference(tokenizer.pieces(), "the target " + target_name_,
+                                                  Tokenizer(folder).pieces(), "the draft " + folder.string());
+    if (difference)
+      throw UsageError("the draft '" + name + "' does not have the target's vocabulary: " + *difference +
+                       "; --draft takes another draft");
+  }
   return shared;
 }
 
@@ -54,7 +69,7 @@ void ModelConfigs::check_context(std::span<const std::vector<specula::Token>> pr
   std::size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   const auto positions = static_cast<std::int64_t>(longest) + max_new_tokens;
-  for (const auto& [name, config] : drafts_)
+  for (const auto& [name, folder, config] : drafts_)
     if (config.max_position > 0 && positions > config.max_position)
       std::cerr << "note: the draft '" << name << "' was trained for " << config.max_position
                 << " positions, its draft tokens beyond them are worse\n";
@@ -67,27 +82,28 @@ std::size_t ModelConfigs::longest_prompt(std::int32_t max_new_tokens) const {
 
 std::vector<std::int32_t> ModelConfigs::feature_layers() const {
   std::set<std::int32_t> layers;
-  for (const auto& [name, config] : drafts_)
+  for (const auto& [name, folder, config] : drafts_)
     layers.insert(config.feature_layers.begin(), config.feature_layers.end());
   return {layers.begin(), layers.end()};
 }
 
 void ModelConfigs::check_memory(std::int32_t capacity) const {
   std::uint64_t bytes = kv_cache_bytes(target_, capacity);
-  for (const auto& [name, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
+  for (const auto& [name, folder, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
   specula_examples::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and draft tokens)",
                                  bytes);
 }
 
 ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
-                         std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
+                         std::span<const std::vector<specula::Token>> prompts, const Tokenizer& tokenizer,
                          const CommonOptions& options) {
   std::size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes =
       sizes_for(factories, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
-  sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokens);
+  sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
+  sizes.pieces = tokenizer.pieces();
   sizes.feature_layers = configs.feature_layers();
   configs.check_memory(sizes.capacity);
   return sizes;

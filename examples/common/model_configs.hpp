@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <specula/eigen/llama_config.hpp>
 
 #include "decoding_options.hpp"
 #include "model_pack.hpp"
+#include "tokenizer.hpp"
 
 namespace specula_examples {
 
@@ -21,9 +22,10 @@ class ModelConfigs {
   ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts);
 
   /// How many tokens the models have: all the same, or, with `cut`, those that each of them has. Throws
-  /// UsageError if they differ without `cut`, or if that would leave out some of the `tokens` that the
-  /// tokenizer knows.
-  std::int32_t vocabulary(bool cut, std::int32_t tokens) const;
+  /// UsageError if they differ without `cut`, if that would leave out tokens that the target's tokenizer
+  /// knows, or naming the first token that the tokenizers of the target and of a draft spell differently.
+  /// Tells the user of a draft that has no tokenizer to compare, unless it is conditioned on the target.
+  std::int32_t vocabulary(bool cut, const Tokenizer& tokenizer) const;
 
   /// Throws UsageError where prompt and new tokens are more positions than the target was trained for, unless
   /// `beyond`. Of a draft the user is told: its draft tokens get worse, not the text.
@@ -42,13 +44,17 @@ class ModelConfigs {
  private:
   specula::eigen::LlamaConfig target_;
   std::string target_name_;
-  std::vector<std::pair<std::string, specula::eigen::LlamaConfig>> drafts_;
+  struct Draft {
+    std::string name;
+    std::filesystem::path folder;
+    specula::eigen::LlamaConfig config;
+  };
+  std::vector<Draft> drafts_;
 };
 
-/// sizes_for() of prompts that the models can take. Throws as the checks of `configs`. `tokens` are those
-/// that the tokenizer knows.
+/// sizes_for() of prompts that the models can take. Throws as the checks of `configs`.
 ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
-                         std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
+                         std::span<const std::vector<specula::Token>> prompts, const Tokenizer& tokenizer,
                          const CommonOptions& options);
 
 /// Of the keys and values of a Llama in float.

@@ -10,6 +10,7 @@
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"
+#include "vocabulary.hpp"
 
 namespace specula_examples {
 
@@ -77,7 +78,8 @@ struct ModelPack::Loaded : specula::HeldModel<specula::eigen::Llama<float>> {
   using HeldModel::HeldModel;
 };
 
-ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
+ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes)
+    : folders_(std::move(folders)), sizes_(std::move(sizes)) {}
 
 ModelPack::~ModelPack() = default;
 
@@ -88,11 +90,14 @@ specula::AnyModel& ModelPack::draft(const std::string& name) { return load_draft
 std::optional<specula::BigramTable> ModelPack::bigram() {
   const auto file = folders_.root / "bigram" / "bigram.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
-  auto table = load_bigram(file);
-  if (table.vocab_size() == target().vocab_size()) return table;
+  auto [table, vocabulary] = load_bigram(file);
+  const bool same_size = table.vocab_size() == target().vocab_size();
+  if (same_size && may_be_of(vocabulary, sizes_.pieces)) return std::move(table);
   if (!folders_.target.empty()) return std::nullopt;  // the table is of the folder's own target
-  throw std::runtime_error(file.string() + ": a table of " + std::to_string(table.vocab_size()) +
-                           " tokens, the target has " + std::to_string(target().vocab_size()) +
+  throw std::runtime_error(file.string() + ": a table of " +
+                           (same_size ? "other tokens than the target's"
+                                      : std::to_string(table.vocab_size()) + " tokens, the target has " +
+                                            std::to_string(target().vocab_size())) +
                            "; bigram=text and bigram=none read no table");
 }
 

@@ -44,6 +44,7 @@ struct ModelSizes {
   bool measure_similarity = false;                // by the target
   std::int32_t vocab_size = 0;                    // tokens that rows show; 0: all
   std::vector<std::int32_t> feature_layers = {};  // of the target: see LlamaOptions
+  std::vector<std::string> pieces = {};           // the target's tokens; empty: unknown
 };
 
 /// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <utility>
+
+#include <specula/base/lfs_pointer.hpp>
+#include <specula/eigen/json_fields.hpp>
 
 #include "errors.hpp"
 #include "files.hpp"
 
 namespace specula_examples {
 namespace {
+
+using specula::eigen::Json;
+using specula::eigen::JsonFields;
 
 constexpr std::string_view kBlank = " \t\r\n\f\v";
 
@@ -29,27 +34,49 @@ std::vector<std::string> split_lines(std::string_view text) {
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(kBlank) == std::string::npos; }
 
-Prompt from_json(const nlohmann::json& object) {
-  const auto text = [&](const char* key) { return object.at(key).get<std::string>(); };
-  const std::string category = object.contains("category") ? text("category") : "";
-  if (object.contains("prompt")) return {text("prompt"), Style::raw, category};
-  if (object.contains("question")) return {text("question"), Style::question, category};
-  if (object.contains("turns"))
-    return {object.at("turns").at(0).get<std::string>(), Style::question, category};
-  throw std::runtime_error("has none of the fields prompt, question, turns");
+Prompt from_json(const JsonFields& object) {
+  const std::string category = object.text("category", "");
+  if (object.find("prompt")) return {object.text("prompt"), Style::raw, category};
+  if (object.find("question")) return {object.text("question"), Style::question, category};
+  if (object.find("turns")) {
+    const Json& turns = object.array("turns", "strings");
+    if (turns.empty() || !turns[0].is_string()) object.fail("turns", "expected strings, at least one", turns);
+    return {turns[0].get<std::string>(), Style::question, category};
+  }
+  throw std::runtime_error(object.source() + ": has none of the fields prompt, question, turns");
 }
 
 std::vector<Prompt> parse_json_lines(const std::vector<std::string>& lines, const std::string& source) {
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (is_blank(lines[i])) continue;
-    try {
-      prompts.push_back(from_json(nlohmann::json::parse(lines[i])));
-    } catch (const std::exception& error) {
-      throw std::runtime_error(source + ":" + std::to_string(i + 1) + ": " + error.what());
-    }
+    const std::string place = source + ":" + std::to_string(i + 1);
+    const Json line = specula::eigen::parse_json(lines[i], place);
+    prompts.push_back(from_json(JsonFields(line, place)));
   }
   return prompts;
+}
+
+/// Throws std::runtime_error for what was hardly meant as plain text: its lines would be the prompts.
+void check_plain(std::string_view text, const std::vector<std::string>& lines, const std::string& source) {
+  constexpr const char* kRemedy =
+      ", which is not read as plain text: write JSON Lines, an object {\"prompt\": ...} on each line and "
+      "nothing else";
+  std::string_view begin = text.substr(std::min(text.find_first_not_of(kBlank), text.size()));
+  if (begin.starts_with('[')) {
+    begin.remove_prefix(1);
+    begin.remove_prefix(std::min(begin.find_first_not_of(kBlank), begin.size()));
+    if (begin.starts_with('{') || begin.starts_with('"') || begin.starts_with('[') || Json::accept(text))
+      throw std::runtime_error(source + ": is a JSON array" + kRemedy);
+  }
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto first = lines[i].find_first_not_of(kBlank);
+    if (first == std::string::npos || lines[i][first] != '{') continue;
+    std::string_view object = std::string_view(lines[i]).substr(first);
+    object = object.substr(0, object.find_last_not_of(" \t,") + 1);
+    if (object.size() > 2 && Json::accept(object))
+      throw std::runtime_error(source + ":" + std::to_string(i + 1) + ": is a JSON object" + kRemedy);
+  }
 }
 
 std::vector<Prompt> parse_plain(const std::vector<std::string>& lines) {
@@ -103,9 +130,16 @@ std::string Prompt::put(Style style) const {
 }
 
 std::vector<Prompt> parse_prompts(std::string_view text, const std::string& source) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of UTF-8, as some editors write it
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") || text.find('\0') != text.npos)
+    throw std::runtime_error(source +
+                             ": is in UTF-16, or is no text; expected UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  if (specula::is_lfs_pointer(text)) throw std::runtime_error(source + ": " + specula::kLfsPointer);
   const auto first = text.find_first_not_of(kBlank);
   const bool json = first != std::string_view::npos && text[first] == '{';
   const auto lines = split_lines(text);
+  if (!json) check_plain(text, lines, source);
   auto prompts = json ? parse_json_lines(lines, source) : parse_plain(lines);
   if (prompts.empty()) throw std::runtime_error(source + ": holds no prompt");
   for (Prompt& prompt : prompts)

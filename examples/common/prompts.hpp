@@ -23,16 +23,17 @@ struct Prompt {
   std::string put(Style) const;  // as the model gets it
 };
 
-/// Two kinds of files:
+/// Two kinds of files in UTF-8, with or without a byte order mark:
 /// - JSON Lines, where the first character that is not white space is `{`: every line is an object whose
 /// prompt is the
 ///   field `prompt` (raw, as HumanEval's are), `question`, or the first of `turns` (both are questions; of
 ///   MT-bench and Spec-Bench only the first turn is asked), in this order. `category`, if it is there, is
-///   text;
+///   text. Null counts as absent;
 /// - plain text. If some line is `---`, prompts are what stands between such lines; otherwise, if blank lines
 /// stand
 ///   between lines of text, they separate prompts; otherwise every line is a prompt. All of them are raw.
-/// Throws std::runtime_error naming file and line if it cannot be read or holds no prompt.
+/// Throws std::runtime_error naming file, line and field if it cannot be read or holds no prompt; for UTF-16;
+/// and for what looks like JSON but would be plain text: a JSON array, or an object on a line of its own.
 std::vector<Prompt> load_prompts(const std::filesystem::path& file);
 
 /// The same for text in memory; `source` is what errors call it.

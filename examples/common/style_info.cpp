@@ -1,8 +1,9 @@
 #include "style_info.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include <specula/eigen/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -14,17 +15,12 @@ StyleInfos read_style_infos(const fs::path& directory) {
   const auto file = directory / "styles.json";
   StyleInfos infos;
   if (!fs::exists(file)) return infos;
-  std::ifstream in(file);
-  try {
-    const auto json = nlohmann::json::parse(in);
-    for (const auto& style : json.at("styles")) {
-      infos[style.at("name").get<std::string>()] = {
-          .description = style.value("description", ""),
-          .licence = style.value("licence", ""),
-          .heldout_every = style.value("heldout_every", std::size_t{0})};
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(file.string() + ": " + error.what());
+  const auto json = specula::eigen::parse_json(read_file(file), file.string());
+  for (const auto& style : specula::eigen::JsonFields(json, file.string()).objects("styles")) {
+    infos[style.text("name")] = {
+        .description = style.text("description", ""),
+        .licence = style.text("licence", ""),
+        .heldout_every = static_cast<std::size_t>(style.integer("heldout_every", 0))};
   }
   return infos;
 }
@@ -38,7 +34,8 @@ void write_style_infos(const StyleInfos& infos, const fs::path& directory) {
                       {"heldout_every", info.heldout_every}});
   }
   fs::create_directories(directory);
-  specula_examples::write_file(directory / "styles.json", nlohmann::ordered_json{{"styles", styles}}.dump(2) + "\n");
+  specula_examples::write_file(directory / "styles.json",
+                               nlohmann::ordered_json{{"styles", styles}}.dump(2) + "\n");
 }
 
 std::pair<std::string, std::string> parse_assignment(std::string_view option, const std::string& text) {

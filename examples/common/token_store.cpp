@@ -6,6 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include <specula/eigen/json_fields.hpp>
+
+#include "files.hpp"
+
 namespace specula_examples {
 namespace {
 
@@ -112,9 +116,8 @@ void copy_tokenizer(const fs::path& folder_or_file, const fs::path& directory) {
     fs::copy_file(file, directory / name, fs::copy_options::overwrite_existing);
     fs::permissions(directory / name, fs::perms::owner_write, fs::perm_options::add);  // to be replaced
   };
-  if (from.filename() != "tokenizer.json") return copy(from, "tokenizer.model");
-  copy(from, "tokenizer.json");
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  copy(from, from.filename() == "tokenizer.json" ? "tokenizer.json" : "tokenizer.model");
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
     if (fs::exists(from.parent_path() / name)) copy(from.parent_path() / name, name);
   }
 }
@@ -124,6 +127,7 @@ void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
   nlohmann::ordered_json index{{"vocab_size", corpus.vocab_size},
                                {"begin", corpus.begin},
                                {"end", corpus.end},
+                               {"vocabulary", corpus.vocabulary},
                                {"styles", nlohmann::ordered_json::array()}};
   StyleInfos infos;
   for (const auto& style : corpus.styles) {
@@ -139,33 +143,33 @@ void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
 
 TokenizedCorpus read_tokens(const fs::path& directory) {
   const auto file = directory / "tokens.json";
-  std::ifstream in(file);
-  if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  if (!fs::exists(file))
+    throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
   TokenizedCorpus corpus;
   auto infos = read_style_infos(directory);
-  try {
-    const auto index = nlohmann::json::parse(in);
-    corpus.vocab_size = index.at("vocab_size").get<std::int32_t>();
-    corpus.begin = index.value("begin", kBegin);
-    corpus.end = index.value("end", kEnd);
-    for (const Token token : {corpus.begin, corpus.end}) {
-      if (token < 0 || token >= corpus.vocab_size) {
-        throw std::runtime_error(file.string() + ": begin or end is " + std::to_string(token) +
-                                 ", outside the vocabulary of " + std::to_string(corpus.vocab_size));
-      }
+  const auto json = specula::eigen::parse_json(read_file(file), file.string());
+  const specula::eigen::JsonFields index(json, file.string());
+  corpus.vocab_size = index.integer("vocab_size");
+  corpus.vocabulary = index.text("vocabulary", "");
+  corpus.begin = index.integer("begin", kBegin);
+  corpus.end = index.integer("end", kEnd);
+  for (const Token token : {corpus.begin, corpus.end}) {
+    if (token >= corpus.vocab_size) {
+      throw std::runtime_error(file.string() + ": begin or end is " + std::to_string(token) +
+                               ", outside the vocabulary of " + std::to_string(corpus.vocab_size));
     }
-    for (const auto& name : index.at("styles").get<std::vector<std::string>>()) {
-      const auto read = [&](const fs::path& tokens) {
-        return read_documents(tokens, corpus.vocab_size, corpus.end);
-      };
-      corpus.styles.push_back({.name = name,
-                               .train = read(train_file(directory, name)),
-                               .heldout = read(heldout_file(directory, name)),
-                               .info = infos[name]});
-      corpus.styles.back().given = read_given(given_file(directory, name), corpus.styles.back().train);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+  for (const auto& entry : index.array("styles", "names")) {
+    if (!entry.is_string()) index.fail("styles", "expected names", entry);
+    const auto name = entry.get<std::string>();
+    const auto read = [&](const fs::path& tokens) {
+      return read_documents(tokens, corpus.vocab_size, corpus.end);
+    };
+    corpus.styles.push_back({.name = name,
+                             .train = read(train_file(directory, name)),
+                             .heldout = read(heldout_file(directory, name)),
+                             .info = infos[name]});
+    corpus.styles.back().given = read_given(given_file(directory, name), corpus.styles.back().train);
   }
   return corpus;
 }

@@ -1,7 +1,8 @@
 // Encoded documents on disk: what lies between the program that knows text and the one that knows models.
 //
 // DIR/tokens.json         {"vocab_size": 2048, "begin": 1, "end": 2, "styles": ["gsm8k", "python"]};
-//                         begin and end are the ids of <s> and </s>, by default 1 and 2
+//                         begin and end are the ids of <s> and </s>, by default 1 and 2; "vocabulary", the
+//                         fingerprint() of the tokens, may be missing
 // DIR/NAME.train.tokens   int32, little endian: <s> document </s> <s> document </s> ...
 // DIR/NAME.heldout.tokens the same
 // DIR/NAME.train.given    int32, one a document; may be missing: how many tokens at its beginning are a
@@ -42,6 +43,7 @@ struct TokenizedStyle {
 
 struct TokenizedCorpus {
   std::int32_t vocab_size = 0;
+  std::string vocabulary = {};  // fingerprint(); empty: unknown
   Token begin = kBegin, end = kEnd;
   std::vector<TokenizedStyle> styles;
 };
@@ -56,9 +58,10 @@ void mark_given(TokenizedStyle& style);
 
 void write_tokens(const TokenizedCorpus& corpus, const std::filesystem::path& directory);
 
-/// Copies a tokenizer: a file, or of a folder tokenizer.model or else tokenizer.json. A tokenizer.json takes
-/// tokenizer_config.json and special_tokens_map.json along, which name its <s> and </s>; any other file
-/// becomes tokenizer.model. Throws std::runtime_error if there is none.
+/// Copies a tokenizer: a file, or of a folder tokenizer.model or else tokenizer.json. It takes
+/// tokenizer_config.json, special_tokens_map.json and added_tokens.json along, which name its <s> and </s>
+/// and its added tokens. Any other file than a tokenizer.json becomes tokenizer.model. Throws
+/// std::runtime_error if there is none.
 void copy_tokenizer(const std::filesystem::path& folder_or_file, const std::filesystem::path& directory);
 
 /// Throws std::runtime_error naming the file that is missing, cut short, or holds an id outside the

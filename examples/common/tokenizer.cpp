@@ -2,38 +2,117 @@
 
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <utility>
 
+#include "added_tokens.hpp"
 #include "files.hpp"
 #include "text_stream.hpp"
+#include "token_files.hpp"
 
 namespace specula_examples {
 namespace {
 
-/// Throws std::runtime_error naming the file if it is no SentencePiece model, or has no <s> or </s>.
+using specula::kNoToken;
+using specula::Token;
+
+/// Whether a file is the vocabulary of Meta's own Llama 3 files: a token in base64 and its rank a line.
+bool is_tiktoken(std::string_view text) {
+  constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+  const auto space = text.find_first_not_of(kBase64);
+  if (space == 0 || space == text.npos || text[space] != ' ') return false;
+  const auto end = text.find_first_not_of("0123456789", space + 1);
+  return end != space + 1 && (end == text.npos || text[end] == '\n' || text[end] == '\r');
+}
+
+/// A SentencePiece model and the tokens added to it.
+class SentencePieces {
+ public:
+  explicit SentencePieces(const std::filesystem::path& file) : files_(read_token_files(file.parent_path())) {
+    const std::string model = read_file(file);
+    if (is_tiktoken(model))
+      throw std::runtime_error(file.string() +
+                               ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
+                               "SentencePiece model: specula-llama runs such models from GGUF files");
+    if (!processor_.LoadFromSerializedProto({model.data(), model.size()}).ok())
+      throw std::runtime_error(file.string() + ": is no SentencePiece model");
+    unknown_ = encode_part(kUnknown, true);
+  }
+
+  Tokenizer::Parts parts(const std::filesystem::path& file) {
+    Tokenizer::Parts out;
+    for (int token = 0; token < processor_.GetPieceSize(); ++token) {
+      out.pieces.push_back(processor_.IdToPiece(token));
+      out.bytes.push_back(processor_.IsControl(token) ? std::string()
+                          : processor_.IsUnknown(token)
+                              ? "\xef\xbf\xbd"
+                              : bytes_of_piece(out.pieces.back(), processor_.IsByte(token)));
+    }
+    for (const AddedToken& added : files_.added) add(added, out);
+    if (processor_.bos_id() >= 0) out.begin = processor_.bos_id();
+    out.adds_begin = out.begin != kNoToken;
+    if (processor_.eos_id() >= 0) out.end = processor_.eos_id();
+    name_roles(files_, file.string(), out);
+    added_ = AddedTokens(std::move(files_.added));
+    return out;
+  }
+
+  /// As transformers' LlamaTokenizer: parts between added tokens are encoded one by one.
+  std::vector<Token> encode(std::string_view text) const {
+    if (added_.empty() && files_.spaces_text) return encode_part(text, true);
+    std::vector<Token> out;
+    bool first = true;
+    added_.split(
+        text,
+        [&](std::string_view part) {
+          const auto tokens = encode_part(part, files_.spaces_each_part || (first && files_.spaces_text));
+          out.insert(out.end(), tokens.begin(), tokens.end());
+          first = false;
+        },
+        [&](Token token) {
+          out.push_back(token);
+          first = false;
+        });
+    return out;
+  }
+
+ private:
+  static constexpr std::string_view kUnknown = "<unk>";
+
+  static void add(const AddedToken& added, Tokenizer::Parts& out) {
+    const auto at = static_cast<std::size_t>(added.token);
+    if (out.pieces.size() <= at) out.pieces.resize(at + 1), out.bytes.resize(at + 1);
+    if (out.pieces[at] == added.text) return;
+    out.pieces[at] = out.bytes[at] = added.text;
+  }
+
+  /// SentencePiece puts a space in front of each text, if its model says so. Without: as transformers does
+  /// it, behind a text whose tokens are then taken off.
+  std::vector<Token> encode_part(std::string_view text, bool spaced) const {
+    std::vector<int> ids;
+    const std::string whole = spaced ? std::string(text) : std::string(kUnknown).append(text);
+    if (const auto status = processor_.Encode(whole, &ids); !status.ok())
+      throw std::runtime_error("encoding the prompt: " + status.ToString());
+    if (!spaced) ids.erase(ids.begin(), ids.begin() + std::min(std::ssize(unknown_), std::ssize(ids)));
+    return ids;
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  TokenFiles files_;
+  AddedTokens added_;
+  std::vector<Token> unknown_;
+};
+
+/// Throws std::runtime_error naming the file if it is no SentencePiece model, or has no end of texts.
 Tokenizer read_sentencepiece(const std::filesystem::path& file) {
-  const auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
-  const std::string model = read_file(file);
-  if (const auto status = processor->LoadFromSerializedProto({model.data(), model.size()}); !status.ok())
-    throw std::runtime_error(file.string() + ": " + status.ToString());
-  if (processor->bos_id() < 0 || processor->eos_id() < 0)
-    throw std::runtime_error(file.string() + ": has no <s> or no </s>");
-  std::vector<std::string> bytes;
-  for (int token = 0; token < processor->GetPieceSize(); ++token)
-    bytes.push_back(processor->IsControl(token) ? std::string()
-                    : processor->IsUnknown(token)
-                        ? "\xef\xbf\xbd"
-                        : bytes_of_piece(processor->IdToPiece(token), processor->IsByte(token)));
-  return Tokenizer(
-      std::move(bytes), processor->bos_id(), processor->eos_id(), [processor](std::string_view text) {
-        std::vector<int> ids;
-        if (const auto status = processor->Encode({text.data(), text.size()}, &ids); !status.ok())
-          throw std::runtime_error("encoding the prompt: " + status.ToString());
-        return ids;
-      });
+  const auto pieces = std::make_shared<SentencePieces>(file);
+  Tokenizer::Parts parts = pieces->parts(file);
+  parts.encode = [pieces](std::string_view text) { return pieces->encode(text); };
+  return Tokenizer(std::move(parts));
 }
 
 Tokenizer read_any(const std::filesystem::path& path) {
@@ -43,7 +122,10 @@ Tokenizer read_any(const std::filesystem::path& path) {
     return read_sentencepiece(model);
   if (const auto json = path / "tokenizer.json"; std::filesystem::exists(json))
     return read_tokenizer_json(json);
-  throw std::runtime_error(path.string() + ": has neither tokenizer.model nor tokenizer.json");
+  std::string what = ": has neither tokenizer.model nor tokenizer.json";
+  if (std::filesystem::exists(path / "vocab.json"))
+    what += "; vocab.json and merges.txt, a byte-level vocabulary, are not read";
+  throw std::runtime_error(path.string() + what);
 }
 
 /// The byte that a piece like <0x0A> stands for, or -1.
@@ -75,24 +157,56 @@ std::string bytes_of_piece(std::string_view piece, bool spells_bytes) {
 
 Tokenizer::Tokenizer(const std::filesystem::path& folder_or_file) : Tokenizer(read_any(folder_or_file)) {}
 
-Tokenizer::Tokenizer(std::vector<std::string> bytes, specula::Token begin, specula::Token end, Encode encode)
-    : bytes_(std::move(bytes)), begin_(begin), end_(end), encode_(std::move(encode)) {}
+Tokenizer::Tokenizer(Parts parts) : parts_(std::move(parts)) {}
 
-std::vector<specula::Token> Tokenizer::encode(std::string_view text) const {
-  auto ids = encode_(text);
-  ids.insert(ids.begin(), begin_);
+std::vector<Token> Tokenizer::encode(std::string_view text) const {
+  auto ids = parts_.encode(text);
+  if (parts_.adds_begin) ids.insert(ids.begin(), parts_.begin);
   return ids;
 }
 
-std::string Tokenizer::bytes(specula::Token token) const {
-  return token < 0 || token >= vocab_size() ? std::string() : bytes_[static_cast<std::size_t>(token)];
+std::string Tokenizer::bytes(Token token) const {
+  return token < 0 || token >= vocab_size() ? std::string() : parts_.bytes[static_cast<std::size_t>(token)];
 }
 
 std::string Tokenizer::decode(specula::Tokens tokens) const {
-  TextStream stream([&](specula::Token token) { return bytes(token); });
+  TextStream stream([&](Token token) { return bytes(token); });
   std::string text;
-  for (const specula::Token token : tokens) text += stream.put(token);
+  for (const Token token : tokens) text += stream.put(token);
   return text += stream.flush();
+}
+
+bool has_tokenizer(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "tokenizer.model") ||
+         std::filesystem::exists(folder / "tokenizer.json");
+}
+
+void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::Parts& out) {
+  const auto token_of = [&](const NamedToken& named) {
+    const auto found = std::find(out.pieces.begin(), out.pieces.end(), named.text);
+    if (found == out.pieces.end())
+      throw std::runtime_error(named.where + ": token '" + named.text + "' is not in the vocabulary");
+    return static_cast<Token>(found - out.pieces.begin());
+  };
+  if (files.begin)
+    out.begin = token_of(*files.begin);
+  else if (files.no_begin)
+    out.begin = kNoToken;
+  out.adds_begin = files.adds_begin.value_or(out.adds_begin) && out.begin != kNoToken;
+  out.ends = files.stop_tokens;
+  if (out.end != kNoToken) out.ends.push_back(out.end);
+  for (const NamedToken& named : files.stop_texts) out.ends.push_back(token_of(named));
+  if (out.ends.empty())
+    throw std::runtime_error(source + ": neither it nor a file beside it names a token that ends a text");
+  if (files.end) out.end = token_of(*files.end);
+  if (out.end == kNoToken) out.end = out.ends.front();
+  std::sort(out.ends.begin(), out.ends.end());
+  out.ends.erase(std::unique(out.ends.begin(), out.ends.end()), out.ends.end());
+  for (const AddedToken& added : files.added)  // some files do not mark the ends of texts as special
+    if (added.special || std::binary_search(out.ends.begin(), out.ends.end(), added.token))
+      out.bytes[static_cast<std::size_t>(added.token)].clear();
+  for (const Token role : {out.begin, out.end})
+    if (role != kNoToken) out.bytes[static_cast<std::size_t>(role)].clear();
 }
 
 }  // namespace specula_examples

@@ -12,23 +12,37 @@
 
 namespace specula_examples {
 
-/// Of the programs and the trainer. Reads tokenizer.model (SentencePiece) and tokenizer.json.
+/// Of the programs and the trainer. Reads tokenizer.model (SentencePiece) and tokenizer.json, and the files
+/// beside them; docs/measuring.md has the table of their keys.
 class Tokenizer {
  public:
   /// The tokens of a text, without the one that begins it.
   using Encode = std::function<std::vector<specula::Token>(std::string_view text)>;
 
+  struct Parts {
+    std::vector<std::string> pieces;  // (vocab_size): each token as its file spells it
+    std::vector<std::string> bytes;   // (vocab_size): what each adds to a text
+    specula::Token begin = specula::kNoToken, end = specula::kNoToken;
+    bool adds_begin = true;            // in front of every text
+    std::vector<specula::Token> ends;  // each ends a text; `end` among them
+    Encode encode;
+  };
+
   /// From tokenizer.model of a model's folder, or where there is none its tokenizer.json; or from such a
   /// file. Throws std::runtime_error naming the file if there is none or it cannot be read.
   explicit Tokenizer(const std::filesystem::path& folder_or_file);
-  /// Of given parts: per token its bytes, and the tokens that begin and end a text.
-  Tokenizer(std::vector<std::string> bytes, specula::Token begin, specula::Token end, Encode encode);
+  explicit Tokenizer(Parts parts);
 
-  std::int32_t vocab_size() const { return static_cast<std::int32_t>(bytes_.size()); }
-  specula::Token begin() const { return begin_; }  // begins a text: <s>
-  specula::Token end() const { return end_; }      // ends a text: </s>
+  std::int32_t vocab_size() const { return static_cast<std::int32_t>(parts_.bytes.size()); }
+  /// Begins a text, <s>; kNoToken: nothing does.
+  specula::Token begin() const { return parts_.begin; }
+  specula::Token end() const { return parts_.end; }  // ends a document: </s>
+  /// Every token that ends a text, ascending: `end`, and those that the files beside the tokenizer name.
+  const std::vector<specula::Token>& ends() const { return parts_.ends; }
+  /// Whether encode() begins with begin().
+  bool adds_begin() const { return parts_.adds_begin; }
 
-  /// <s> and the tokens of `text`.
+  /// <s>, unless the model's texts begin without, and the tokens of `text`.
   std::vector<specula::Token> encode(std::string_view text) const;
 
   /// The bytes that a token adds to a text that goes on: U+2581 as a space, <0x0A> as that byte, control
@@ -38,20 +52,23 @@ class Tokenizer {
   /// A whole continuation at once.
   std::string decode(specula::Tokens tokens) const;
 
+  /// The tokens as the file spells them; empty: there is none of that number.
+  const std::vector<std::string>& pieces() const { return parts_.pieces; }
+
  private:
-  std::vector<std::string> bytes_;  // (vocab_size)
-  specula::Token begin_, end_;
-  Encode encode_;
+  Parts parts_;
 };
 
 /// Hugging Face's tokenizer.json where it holds byte-pair encoding as Llama 1 and 2 have it: spaces written
 /// as U+2581, no other splitting. The same tokens as the `tokenizers` library gives, but control tokens in a
-/// text are spelled like any text. <s> and </s> are those that tokenizer_config.json or
-/// special_tokens_map.json beside it name. Throws std::runtime_error naming the file and what it holds
-/// that is not read, say a pre_tokenizer ByteLevel.
+/// text are spelled like any text. Throws std::runtime_error naming the file and what it holds that is not
+/// read, say a pre_tokenizer ByteLevel.
 Tokenizer read_tokenizer_json(const std::filesystem::path& file);
 
 /// What a piece adds to a text: U+2581 as spaces; <0x0A> as that byte if `spells_bytes`.
 std::string bytes_of_piece(std::string_view piece, bool spells_bytes);
+
+/// Whether there is a tokenizer in the folder.
+bool has_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace specula_examples

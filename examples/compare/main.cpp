@@ -156,13 +156,13 @@ int run(int argc, char** argv) {
   }
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
-  const ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer.vocab_size(), options.common);
+  const ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer, options.common);
   if (options.dry_run) {
     print_plan(work, dev.tokens.size(), test.tokens.size());
     return 0;
   }
   ModelPack models(folders, sizes);
-  Runner runner(models, options.common, tokenizer.end());
+  Runner runner(models, options.common, tokenizer.ends());
 
   auto names = work.pipelines;
   Tuning tuning;

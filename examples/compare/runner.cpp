@@ -18,8 +18,7 @@ std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
     pipelines.push_back(factory.build(models_, options_.sampling));
     contenders.push_back({name, pipelines.back().get(), factory.lossy});
   }
-  return compare(contenders, prompts, {options_.max_new_tokens, {stop_}, options_.seed, repeat},
-                 ProgressBar());
+  return compare(contenders, prompts, {options_.max_new_tokens, stop_, options_.seed, repeat}, ProgressBar());
 }
 
 std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,

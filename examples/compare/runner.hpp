@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comparison.hpp"
@@ -16,8 +17,8 @@ namespace specula_examples {
 class Runner {
  public:
   /// References all arguments. `stop` ends texts.
-  Runner(ModelPack& models, const CommonOptions& options, Token stop)
-      : models_(models), options_(options), stop_(stop) {}
+  Runner(ModelPack& models, const CommonOptions& options, std::vector<Token> stop)
+      : models_(models), options_(options), stop_(std::move(stop)) {}
 
   /// Shows a progress bar.
   std::vector<Outcome> run(const std::vector<std::string>& names, std::span<const std::vector<Token>> prompts,
@@ -26,7 +27,7 @@ class Runner {
  private:
   ModelPack& models_;
   const CommonOptions& options_;
-  Token stop_;
+  std::vector<Token> stop_;
 };
 
 /// `names`, then plain decoding by each of their draft models, which measures c. Without models whose costs

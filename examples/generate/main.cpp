@@ -217,8 +217,7 @@ int run(int argc, char** argv) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
-  ModelPack models(folders,
-                   checked_sizes(configs, factories, tokens, tokenizer.vocab_size(), options.common));
+  ModelPack models(folders, checked_sizes(configs, factories, tokens, tokenizer, options.common));
   std::vector<RacePrompt> prompts;
   for (std::size_t p = 0; p < texts.size(); ++p)
     prompts.push_back({std::move(texts[p]), std::move(tokens[p])});
@@ -234,9 +233,8 @@ int run(int argc, char** argv) {
       trace->add(*pipeline, prompt, emitted);
     };
   }
-  DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
-                          .stop = {tokenizer.end()},
-                          .seed = options.common.seed};
+  DecodeSettings settings{
+      .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.ends(), .seed = options.common.seed};
   if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
   if (!options.race) {
     auto json = generate(speculating, prompts, settings, options.stops, tokenizer, paint);

@@ -1,4 +1,7 @@
 // specula-gguf: writes a Hugging Face directory as a GGUF file.
+#include <llama.h>
+
+#include <filesystem>
 #include <iostream>
 
 #include "gguf_writer.hpp"
@@ -14,7 +17,8 @@ int run(int argc, char** argv) {
       "file.",
       "specula-gguf"};
   std::string directory, file, type = "auto";
-  app.add_option("directory", directory, "With config.json, model.safetensors and tokenizer.model")
+  app.add_option("directory", directory,
+                 "With config.json, model.safetensors, tokenizer.model and the files beside it")
       ->required();
   app.add_option("file", file, "The GGUF file to write")->required();
   app.add_option(
@@ -23,7 +27,12 @@ int run(int argc, char** argv) {
          "or 4 bits (q4_0 changes the model's text); or auto: Q8_0 where that is exact, else bf16")
       ->capture_default_str();
   if (parse_command_line(app, argc, argv)) return 0;
-  write_gguf(directory, file, parse_gguf_type(type));
+  const GgufType stored = parse_gguf_type(type);
+  llama_log_set([](ggml_log_level, const char*, void*) {},
+                nullptr);  // what it says of the file under construction
+  for (const specula::Token token : write_gguf(directory, file, stored))
+    std::cerr << "note: token " << token
+              << " ends a text of this model, but a GGUF file has no place for more than three such tokens\n";
   std::cout << file << ": " << std::filesystem::file_size(file) << " bytes\n";
   return 0;
 }

@@ -9,12 +9,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <numbers>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <specula/eigen/int8_groups.hpp>
@@ -24,10 +24,14 @@
 #include <specula/eigen/tensor_files.hpp>
 
 #include "errors.hpp"
+#include "files.hpp"
+#include "token_files.hpp"
+#include "tokenizer.hpp"
 
 namespace specula_examples {
 namespace {
 
+using specula::Token;
 using specula::eigen::Int8Groups;
 using specula::eigen::LlamaConfig;
 
@@ -184,28 +188,51 @@ std::vector<float> rope_factors(const LlamaConfig& config) {
 }
 
 /// llama.cpp's numbers of token types.
-enum Kind : std::int32_t { normal = 1, unknown = 2, control = 3, unused = 5, byte = 6 };
+enum Kind : std::int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-void write_vocabulary(gguf_context* file, const std::filesystem::path& model, std::int32_t size) {
+/// Throws std::runtime_error for what llama.cpp would do otherwise with tokens that are found in a text.
+void check_added(const TokenFiles& files, const std::filesystem::path& directory) {
+  for (const AddedToken& added : files.added) {
+    if (added.special) continue;
+    const std::string what =
+        directory.string() + ": added token '" + added.text + "': a GGUF file cannot say ";
+    if (added.lstrip || added.rstrip) throw std::runtime_error(what + "that it takes white space along");
+    if (!files.spaces_each_part)
+      throw std::runtime_error(what + "that no space follows it (legacy is false)");
+  }
+}
+
+void write_vocabulary(gguf_context* file, const std::filesystem::path& directory, const Tokenizer& tokenizer,
+                      std::int32_t size) {
+  const auto model = directory / "tokenizer.model";
   sentencepiece::SentencePieceProcessor tokens;
-  if (!std::ifstream(model)) throw std::runtime_error(model.string() + ": cannot be opened for reading");
-  if (const auto status = tokens.Load(model.string()); !status.ok())
-    throw std::runtime_error(model.string() + ": " + status.ToString());
-  if (tokens.GetPieceSize() > size)
-    throw std::runtime_error(model.string() + ": " + std::to_string(tokens.GetPieceSize()) +
+  const std::string bytes = read_file(model);
+  if (!tokens.LoadFromSerializedProto(bytes).ok())
+    throw std::runtime_error(model.string() + ": is no SentencePiece model");
+  const TokenFiles files = read_token_files(directory);
+  check_added(files, directory);
+  if (tokenizer.vocab_size() > size)
+    throw std::runtime_error(model.string() + ": " + std::to_string(tokenizer.vocab_size()) +
                              " tokens, the model has " + std::to_string(size));
   std::vector<std::string> pieces;
   std::vector<float> scores;
   std::vector<std::int32_t> kinds;
   for (int id = 0; id < size; ++id) {
-    const bool padding = id >= tokens.GetPieceSize();
-    pieces.push_back(padding ? "[PAD" + std::to_string(id) + "]" : tokens.IdToPiece(id));
-    scores.push_back(padding ? 0.0f : tokens.GetScore(id));
-    kinds.push_back(padding || tokens.IsUnused(id) ? unused
-                    : tokens.IsUnknown(id)         ? unknown
-                    : tokens.IsControl(id)         ? control
-                    : tokens.IsByte(id)            ? byte
-                                                   : normal);
+    const bool own = id < tokens.GetPieceSize();
+    const bool padding =
+        !own && (id >= tokenizer.vocab_size() || tokenizer.pieces()[static_cast<std::size_t>(id)].empty());
+    pieces.push_back(padding ? "[PAD" + std::to_string(id) + "]"
+                             : tokenizer.pieces()[static_cast<std::size_t>(id)]);
+    scores.push_back(own ? tokens.GetScore(id) : 0.0f);
+    kinds.push_back(!own || tokens.IsUnused(id) ? unused
+                    : tokens.IsUnknown(id)      ? unknown
+                    : tokens.IsControl(id)      ? control
+                    : tokens.IsByte(id)         ? byte
+                                                : normal);
+  }
+  for (const AddedToken& added : files.added) {
+    auto& kind = kinds[static_cast<std::size_t>(added.token)];
+    if (kind != unknown) kind = tokenizer.bytes(added.token).empty() ? control : user_defined;
   }
   // Scores of BPE are ranks, those of unigram models logarithms; SentencePiece does not expose the type.
   const auto fraction =
@@ -223,17 +250,47 @@ void write_vocabulary(gguf_context* file, const std::filesystem::path& model, st
   const auto special = [&](const char* key, int id) {
     if (id >= 0) gguf_set_val_u32(file, key, static_cast<std::uint32_t>(id));
   };
-  special("tokenizer.ggml.bos_token_id", tokens.bos_id());
-  special("tokenizer.ggml.eos_token_id", tokens.eos_id());
+  special("tokenizer.ggml.bos_token_id", tokenizer.begin());
+  special("tokenizer.ggml.eos_token_id", tokenizer.end());
   special("tokenizer.ggml.unknown_token_id", tokens.unk_id());
-  gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", tokens.bos_id() >= 0);
+  gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", tokenizer.adds_begin());
   gguf_set_val_bool(file, "tokenizer.ggml.add_eos_token", false);
   // Whether the tokenizer adds a space before a text: found by trying, since SentencePiece does not expose
   // it.
-  std::vector<std::string> first;
-  const bool prefixes =
-      tokens.Encode("a", &first).ok() && !first.empty() && first[0].starts_with("\xe2\x96\x81");
-  gguf_set_val_bool(file, "tokenizer.ggml.add_space_prefix", prefixes);
+  const auto first = tokenizer.encode("a").at(tokenizer.adds_begin() ? 1 : 0);
+  gguf_set_val_bool(file, "tokenizer.ggml.add_space_prefix",
+                    pieces[static_cast<std::size_t>(first)].starts_with("\xe2\x96\x81"));
+}
+
+/// Of the tokens that end a text, those that libllama would not stop at. `file` has the vocabulary so far; it
+/// is written to `scratch` and read by libllama, which knows some of them by their texts.
+std::vector<Token> unknown_ends(const gguf_context* file, const std::filesystem::path& scratch,
+                                const Tokenizer& tokenizer) {
+  std::error_code ignored;
+  const bool written = gguf_write_to_file(file, scratch.string().c_str(), true);
+  llama_model_params params = llama_model_default_params();
+  params.vocab_only = true;
+  const std::unique_ptr<llama_model, decltype(&llama_model_free)> model(
+      written ? llama_model_load_from_file(scratch.string().c_str(), params) : nullptr, &llama_model_free);
+  std::filesystem::remove(scratch, ignored);
+  if (!model) throw std::runtime_error(scratch.string() + ": cannot be written and read again");
+  std::vector<Token> out;
+  for (const Token end : tokenizer.ends())
+    if (!llama_vocab_is_eog(llama_model_get_vocab(model.get()), end)) out.push_back(end);
+  return out;
+}
+
+/// Writes what ends a text besides the end of documents. Returns those for which the format has no place.
+std::vector<Token> write_ends(gguf_context* file, const std::filesystem::path& scratch,
+                              const Tokenizer& tokenizer) {
+  if (tokenizer.ends().size() < 2) return {};
+  std::vector<Token> left = unknown_ends(file, scratch, tokenizer);
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    if (left.empty()) break;
+    gguf_set_val_u32(file, key, static_cast<std::uint32_t>(left.front()));
+    left.erase(left.begin());
+  }
+  return left;
 }
 
 }  // namespace
@@ -248,7 +305,8 @@ GgufType parse_gguf_type(std::string_view name) {
   throw UsageError("type '" + std::string(name) + "', must be f32, f16, bf16, q8_0, q4_0 or auto");
 }
 
-void write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file, GgufType type) {
+std::vector<Token> write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file,
+                              GgufType type) {
   const auto config_file = directory / "config.json";
   const LlamaConfig config =
       specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
@@ -266,7 +324,9 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
                                       config.head_dim));
   write_sizes(out.file(), config);
   gguf_set_val_str(out.file(), "general.name", (directory / "").parent_path().filename().string().c_str());
-  write_vocabulary(out.file(), directory / "tokenizer.model", config.vocab_size);
+  const Tokenizer tokenizer(directory / "tokenizer.model");
+  write_vocabulary(out.file(), directory, tokenizer, config.vocab_size);
+  auto left_out = write_ends(out.file(), file.string() + ".vocabulary", tokenizer);
 
   out.matrix("token_embd.weight", "model.embed_tokens.weight", config.vocab_size, hidden, type);
   out.vector("output_norm.weight", "model.norm.weight", hidden);
@@ -294,6 +354,7 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
   gguf_set_val_u32(out.file(), "general.file_type", mostly());
   if (!gguf_write_to_file(out.file(), file.string().c_str(), false))
     throw std::runtime_error(file.string() + ": cannot be written");
+  return left_out;
 }
 
 }  // namespace specula_examples

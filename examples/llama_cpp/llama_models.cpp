@@ -4,10 +4,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include <specula/llama_cpp/text.hpp>
 #include <specula/llama_cpp/vocabulary.hpp>
 
 #include "bigram_file.hpp"
 #include "errors.hpp"
+#include "vocabulary.hpp"
 
 namespace specula_examples {
 
@@ -17,41 +19,23 @@ GgufTokenizer::GgufTokenizer(std::shared_ptr<llama_model> model)
     throw std::runtime_error("the target's file has no vocabulary");
 }
 
-std::vector<specula::Token> GgufTokenizer::ends() const {
-  std::vector<specula::Token> ends;
-  for (specula::Token token = 0; token < llama_vocab_n_tokens(vocab_); ++token)
-    if (llama_vocab_is_eog(vocab_, token)) ends.push_back(token);
-  return ends;
-}
+std::vector<specula::Token> GgufTokenizer::ends() const { return specula::llama_cpp::end_tokens(vocab_); }
 
 std::vector<specula::Token> GgufTokenizer::encode(std::string_view text, bool special) const {
-  std::vector<specula::Token> tokens(text.size() + 8);
-  const auto tokenize = [&] {
-    return llama_tokenize(vocab_, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
-                          static_cast<std::int32_t>(tokens.size()), true, special);
-  };
-  std::int32_t count = tokenize();
-  if (count < 0) {
-    tokens.resize(static_cast<std::size_t>(-count));
-    count = tokenize();
-  }
-  if (count <= 0) throw std::runtime_error("the prompt has no tokens");
-  tokens.resize(static_cast<std::size_t>(count));
-  return tokens;
+  return specula::llama_cpp::tokenize(vocab_, text, special);
 }
 
 std::string GgufTokenizer::bytes(specula::Token token) const {
-  std::string text(64, '\0');
-  const auto write = [&] {
-    return llama_token_to_piece(vocab_, token, text.data(), static_cast<std::int32_t>(text.size()), 0, false);
-  };
-  std::int32_t size = write();
-  if (size < 0) {
-    text.resize(static_cast<std::size_t>(-size));
-    size = write();
+  return specula::llama_cpp::token_bytes(vocab_, token);
+}
+
+std::vector<std::string> GgufTokenizer::pieces() const {
+  std::vector<std::string> out;
+  for (specula::Token token = 0; token < llama_vocab_n_tokens(vocab_); ++token) {
+    const bool padding = llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_UNUSED;
+    out.emplace_back(padding ? "" : llama_vocab_get_text(vocab_, token));
   }
-  text.resize(static_cast<std::size_t>(std::max(0, size)));
-  return text;
+  return out;
 }
 
 const std::filesystem::path& GgufFiles::draft(const std::string& name) const {
@@ -111,12 +95,16 @@ specula::AnyDrafter GgufModels::early_exit(const std::string& name, const std::v
 
 std::optional<specula::BigramTable> GgufModels::bigram() {
   if (files_.bigram.empty()) return std::nullopt;
-  auto table = load_bigram(files_.bigram);
+  auto [table, vocabulary] = load_bigram(files_.bigram);
   if (table.vocab_size() != vocab_size_)
     throw std::runtime_error(files_.bigram.string() + ": a table of " + std::to_string(table.vocab_size()) +
                              " tokens, the models have " + std::to_string(vocab_size_) +
                              "; bigram=text and bigram=none read no table");
-  return table;
+  if (!may_be_of(vocabulary, GgufTokenizer(target_file_).pieces()))
+    throw std::runtime_error(
+        files_.bigram.string() +
+        ": a table of other tokens than the models'; bigram=text and bigram=none read no table");
+  return std::move(table);
 }
 
 specula::AnyModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,

@@ -26,11 +26,12 @@ class GgufTokenizer {
 
   std::vector<specula::Token> ends() const;  // each ends a text, or an answer
 
-  /// The tokens of `text`, after the model's beginning tokens; `special`: names of control tokens, such as
-  /// <|im_start|>, are encoded as these tokens. Throws std::runtime_error if there are no tokens.
+  /// As specula::llama_cpp::tokenize().
   std::vector<specula::Token> encode(std::string_view text, bool special = false) const;
-  /// The bytes that a token adds to a text; none for a control token. They may be parts of characters.
+  /// As specula::llama_cpp::token_bytes().
   std::string bytes(specula::Token token) const;
+  /// The tokens as the file spells them; empty where it is padding.
+  std::vector<std::string> pieces() const;
 
  private:
   std::shared_ptr<llama_model> model_;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "bootstrap.hpp"
@@ -22,6 +23,8 @@
 #include "report.hpp"
 #include "text_stream.hpp"
 #include "text_table.hpp"
+#include "tokenizer.hpp"
+#include "vocabulary.hpp"
 
 namespace {
 
@@ -67,8 +70,10 @@ void add_options(CLI::App& app, Options& options) {
   add_limit_option(app, options.limit, "Largest number of prompts per file; 0: all");
   app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
       ->capture_default_str();
-  app.add_flag("--special", options.special,
-               "Encode names of control tokens, such as <|im_start|>, as these tokens");
+  app.add_flag(
+      "--special", options.special,
+      "Encode names of control tokens, such as <|im_start|>, as these tokens; a prompt that begins with the "
+      "beginning token gets no second one");
   app.add_option(
          "--repeat", options.repeat,
          "With --compare: runs of each prompt; with --passes: turns of each model; the times are their "
@@ -85,14 +90,19 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--gpu-layers", options.gpu_layers, "Layers on a device, if llama.cpp has one; -1: all")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
-  app.add_flag("--verbose", options.verbose, "Show all log messages of llama.cpp, not only errors");
+  app.add_flag("--verbose", options.verbose,
+               "Show all log messages of llama.cpp, not only warnings and errors");
   app.footer("Pipelines:\n" + specula::pipeline_help() +
              "\nDrafts conditioned on the target, layer skipping and early exits need models that no GGUF "
              "file holds.");
 }
 
-void log_errors(ggml_log_level level, const char* text, void*) {
-  if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+void log_problems(ggml_log_level level, const char* text, void*) {
+  static bool shown = false;  // a message may come in parts
+  if (level != GGML_LOG_LEVEL_CONT) shown = level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
+  if (std::string_view(text).find("default pooling_type") != std::string_view::npos)
+    return;  // the adapter wants none
+  if (shown) std::fputs(text, stderr);
 }
 
 /// The name of a --draft.
@@ -231,6 +241,11 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
       throw UsageError("--beside " + options.beside + ": a model of " +
                        std::to_string(own.target().vocab_size()) + " tokens, the target has " +
                        std::to_string(models.target().vocab_size()));
+    const auto difference =
+        vocabulary_difference(GgufTokenizer(models.target_file()).pieces(), "the target",
+                              Tokenizer(pack_of(options.beside).target).pieces(), options.beside);
+    if (difference)
+      throw UsageError("--beside " + options.beside + ": not the target's vocabulary: " + *difference);
   }
   const auto all = passes_in_turn(measured, prompt, options.passes, options.repeat);
   std::cout << passes_table(all);
@@ -257,7 +272,7 @@ int run(int argc, char** argv) {
   if (parse_command_line(app, argc, argv)) return 0;
   check_options(options.decoding);
   check_stops(options.stops);
-  if (!options.verbose) llama_log_set(log_errors, nullptr);
+  if (!options.verbose) llama_log_set(log_problems, nullptr);
   ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();
 

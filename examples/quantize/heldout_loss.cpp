@@ -9,6 +9,8 @@
 #include <specula/eigen/llama.hpp>
 
 #include "token_store.hpp"
+#include "tokenizer.hpp"
+#include "vocabulary.hpp"
 
 namespace specula_examples {
 
@@ -21,6 +23,9 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
   if (llama.vocab_size() != corpus.vocab_size)
     throw std::runtime_error(tokens.string() + ": " + std::to_string(corpus.vocab_size) + " tokens, " +
                              model.string() + " has " + std::to_string(llama.vocab_size()));
+  if (has_tokenizer(model) && !may_be_of(corpus.vocabulary, Tokenizer(model).pieces()))
+    throw std::runtime_error(tokens.string() + ": tokens of another vocabulary than that of " +
+                             model.string());
   specula::detail::RowScan scan(llama.vocab_size());
   std::vector<specula::NodeId> parents(length);
   for (std::size_t i = 0; i < length; ++i) parents[i] = static_cast<specula::NodeId>(i) - 1;

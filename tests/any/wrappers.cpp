@@ -239,6 +239,21 @@ void keeps_speculation() {
   keeps_speculation_of<ToyGlide>(8);
 }
 
+void keeps_raw_rows() {
+  over_models([](auto& wrapper, auto& model) {
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    static_assert(KeepsRawRows<W> && !KeepsRawRows<std::remove_cvref_t<decltype(model)>>);
+    wrapper.append(kContext);
+    const auto rows = rows_of(wrapper.extend(kPair, kChain));
+    if (const LogitsView raw = wrapper.raw_rows(); raw.data)
+      CHECK(rows == shifted(rows_of(raw)));
+    else
+      CHECK(is_any<W>);  // over a model that rewrites nothing
+    wrapper.truncate(3);
+    CHECK((wrapper.raw_rows().data != nullptr) == (rows != rows_of(model.extend(kPair, kChain))));
+  });
+}
+
 void counts_layers() {
   over_models([](auto& wrapper, auto& model) {
     using M = std::remove_cvref_t<decltype(model)>;
@@ -426,6 +441,13 @@ void reserves_memory() {
   CHECK(alone == 6);
   CHECK(first == 6);
   CHECK(last == 6);
+}
+void reports_room() {
+  std::int32_t unused = 0;  // Full and Bare have room for 7
+  static_assert(!ReportsRoom<AnyDrafter>);
+  CHECK(Stack{Bare{}}.room(2) == 5);
+  CHECK(Stack{AnyDrafter{Bare{}}, Full{&unused}}.room(2) == 5);
+  CHECK(Stack{Bare{}, MaxGram{kVocab}}.room(7) == MaxGram{kVocab}.capacity() - 7);
 }
 void reports_usage() {
   std::int32_t unused = 0;
@@ -618,12 +640,14 @@ const std::vector<Row> kRows{
     {"TargetConditioned", states_conditioning},
     {"StatesConditioning", states_conditioning},
     {"keeps_speculation", keeps_speculation},
+    {"KeepsRawRows", keeps_raw_rows},
     {"CountsLayers", counts_layers},
     {"SkipsLayers", skips_layers},
     {"MeasuresSimilarity", measures_similarity},
     {"ExitsEarly", exits_early},
     {"NamesItsCache", names_its_cache},
     {"ReservesMemory", reserves_memory},
+    {"ReportsRoom", reports_room},
     {"ReportsUsage", reports_usage},
     {"HasMembers", has_members},
     {"ReportsMemberUsage", reports_member_usage},

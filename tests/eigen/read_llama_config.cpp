@@ -46,6 +46,8 @@ TEST_CASE("absent keys have the defaults of transformers") {
   CHECK(config.rope_theta == 10000);
   CHECK_FALSE(config.tied_head);
   CHECK(config.rope_scaling.factor == 0);
+  CHECK(config.max_position == 2048);
+  CHECK(read(R"(,"model_type":"llama","max_sequence_length":4096)").max_position == 4096);  // the older name
 }
 
 TEST_CASE("present keys override the defaults") {
@@ -122,14 +124,13 @@ TEST_CASE("drafts that are conditioned on a target") {
     return error_of(std::string("{") + kSizes + R"(,"model_type":"specula_glide")" + target + "}");
   };
   CHECK(glide_error("") == "config: key 'target': missing, expected an object");
-  CHECK(glide_error(R"(,"target":3)") == "config: key 'target': missing, expected an object");
+  CHECK(glide_error(R"(,"target":3)") == "config: key 'target': expected an object, found 3");
   const auto read_error = [&](const std::string& reads) {
     return glide_error(
         R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"head_dim":8,"layers_read":)" + reads +
         "}");
   };
-  CHECK(read_error("3") ==
-        "config: key 'target': key 'layers_read': expected an array of numbers of layers, found 3");
+  CHECK(read_error("3") == "config: key 'target': key 'layers_read': expected an array of integers, found 3");
   CHECK(read_error("[0,1,-1]") ==
         "config: key 'target': key 'layers_read': expected integers from 0 to 2147483647, found -1");
   CHECK(read_error("[0,1]") ==
@@ -165,7 +166,7 @@ TEST_CASE("exits") {
 }
 
 TEST_CASE("errors name unsupported and invalid values") {
-  CHECK(error_of("[]") == "config: expected a JSON object");
+  CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");
   CHECK(error_of("{}") ==
         "config: key 'model_type': '' is not supported, expected 'llama', 'specula_glide' or "
         "'specula_feature_head'");
@@ -228,6 +229,12 @@ TEST_CASE("errors name unsupported and invalid values") {
         "config: key 'rope_scaling': rope_type 'linear' is not supported, expected 'default' or 'llama3'");
   CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") ==
         "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
+  CHECK(
+      error_with(R"(,"rope_parameters":{"partial_rotary_factor":0.5})") ==
+      "config: key 'rope_parameters': key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
+  CHECK(error_with(R"(,"rope_parameters":{"full_attention":{"rope_theta":5}})") ==
+        "config: key 'rope_parameters': key 'full_attention': angles of their own for some layers are not "
+        "supported");
   CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object, found 7");
   CHECK(
       error_of(

@@ -59,6 +59,13 @@ if [ "$(text --pipeline chain:3 --stop "$stop")" != "$(printf '%s' "$question${w
   echo 'FAILED: --stop ends the text elsewhere'
   failed=1
 fi
+# A prompt that begins as templates do has one beginning token, and libllama has nothing to warn of.
+special() { "${run[@]}" --special --pipeline autoregressive --max-new-tokens 24 "$@" 2>"$scratch/err"; }
+if [ "$(special --prompt "<s>$question")" != "<s>$plain" ] || grep -q BOS "$scratch/err"; then
+  echo 'FAILED: --special with <s> in front writes another text'
+  failed=1
+fi
+expect 0 'starts with 2 BOS tokens' "${run[@]}" --special --pipeline autoregressive --max-new-tokens 1 --prompt "<s><s>$question"
 # With --special, names of control tokens are encoded as tokens: the text ends before it begins.
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
 expect 2 "llama.cpp has sequences for trees of 256 draft tokens" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
@@ -67,6 +74,8 @@ expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small:exits=1-2
 expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
 expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
+expect 1 "a table of other tokens than the models'" "${run[@]}" --prompt x --pipeline max-gram \
+  --bigram <(sed 's/"next"/"vocabulary": "0123456789abcdef", "next"/' "$models/bigram/bigram.json")
 expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
   --compare chain:2,sampled-tree:small,max-gram --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"
 also '^sampled-tree:small .* 2/2 '
@@ -83,6 +92,10 @@ also '^3  '
 expect 0 '"beside": "medium"' cat "$scratch/passes.json"
 also '"turns": 2'
 also '"built_with": "'
+# A token that ends texts and has no place in the file.
+mkdir "$scratch/ends" && ln -s "$models"/medium/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
+expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$gguf" "$scratch/ends" "$scratch/ends.gguf"
+expect 0 '^1 tokens' "$llama" -m "$scratch/ends.gguf" --prompt 'def add(a, b):' --pipeline autoregressive --max-new-tokens 8
 # At 4 bits it is another model, which runs all the same.
 expect 0 'bytes' "$gguf" "$models/medium" "$scratch/q4_0.gguf" --type q4_0
 expect 0 '^8 tokens' "$llama" -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8

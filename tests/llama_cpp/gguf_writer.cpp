@@ -13,12 +13,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <specula/eigen/tensor_files.hpp>
+#include <specula/llama_cpp/text.hpp>
 
 #include "errors.hpp"
 #include "pack.hpp"
@@ -276,6 +278,88 @@ TEST_CASE("libllama tokenizes and detokenizes texts as SentencePiece does") {
     REQUIRE(size >= 0);
     if (token != 0) CHECK(std::string(piece, static_cast<std::size_t>(size)) == tokenizer.bytes(token));
   }
+}
+
+/// libllama's view of the vocabulary that is written for a folder, and what is left out of the file.
+struct Written {
+  std::vector<Token> left_out;
+  std::shared_ptr<llama_model> model;
+  const llama_vocab* vocab;
+  explicit Written(const std::filesystem::path& folder)
+      : left_out(write_gguf(folder, folder / "model.gguf", GgufType::bf16)),
+        model(llama_cpp::load(folder / "model.gguf")),
+        vocab(llama_model_get_vocab(model.get())) {}
+};
+
+TEST_CASE("all tokens that end a text, as far as the format has places") {
+  quiet();
+  const TemporaryDirectory folder("gguf_ends");
+  write_directory(folder.path, "BF16");
+  CHECK(llama_cpp::end_tokens(Written(folder.path).vocab) == std::vector<Token>{2});
+  write_file(folder.path / "generation_config.json", R"({"eos_token_id": [2, 7, 464]})");
+  const Written three(folder.path);
+  CHECK(llama_cpp::end_tokens(three.vocab) == std::vector<Token>{2, 7, 464});
+  CHECK(three.left_out.empty());
+  CHECK(llama_vocab_eos(three.vocab) == 2);
+  // A fifth that libllama knows by its text needs no place.
+  write_file(folder.path / "generation_config.json", R"({"eos_token_id": [2, 7, 9, 464, 2049]})");
+  write_file(folder.path / "added_tokens.json", R"({"<|im_end|>": 2049})");
+  const Written five(folder.path);
+  CHECK(llama_cpp::end_tokens(five.vocab) == std::vector<Token>{2, 7, 9, 2049});
+  CHECK(five.left_out == std::vector<Token>{464});
+  CHECK(!std::filesystem::exists(folder.path / "model.gguf.vocabulary"));
+}
+
+TEST_CASE("a text that begins with the beginning token, as templates write it, gets no second one") {
+  quiet();
+  const TemporaryDirectory folder("gguf_begin");
+  write_directory(folder.path, "BF16");
+  const Written written(folder.path);
+  const auto tokens = [&](const char* text, bool special) {
+    return llama_cpp::tokenize(written.vocab, text, special);
+  };
+  const auto plain = tokens("def f(x):", false);
+  CHECK(plain.front() == 1);
+  CHECK(tokens("<s>def f(x):", true) == plain);
+  CHECK(tokens("def f(x):", true) == plain);
+  CHECK(tokens("<s>", true) == std::vector<Token>{1});
+  CHECK(tokens("<s><s>def f(x):", true).size() == plain.size() + 1);  // a further one is the user's
+  CHECK(tokens("<s>def f(x):", false).size() > plain.size() + 1);     // as text
+  write_file(folder.path / "tokenizer_config.json", R"({"add_bos_token": false})");
+  CHECK(llama_cpp::tokenize(Written(folder.path).vocab, "<s>def f(x):", true) == plain);
+}
+
+TEST_CASE("added tokens and what begins a text: libllama's tokens are ours") {
+  quiet();
+  const TemporaryDirectory folder("gguf_added");
+  write_directory(folder.path, "BF16");
+  const std::string decoder =
+      R"("added_tokens_decoder": {"2048": {"content": "<t>", "special": false}, "2050": {"content": "<u>", "special": true}})";
+  for (const char* more :
+       {"", R"(, "add_bos_token": false)", R"(, "bos_token": null)", R"(, "bos_token": "ly")"}) {
+    CAPTURE(more);
+    write_file(folder.path / "tokenizer_config.json", "{" + decoder + more + "}");
+    const Written written(folder.path);
+    const specula_examples::Tokenizer tokenizer(folder.path);
+    CHECK(llama_vocab_get_add_bos(written.vocab) == tokenizer.adds_begin());
+    for (const char* text : {"def f(x):", "a<t>b <t>", "<u> and <t><t>"})
+      CHECK(llama_cpp::tokenize(written.vocab, text) == tokenizer.encode(text));
+    for (const Token token : {2048, 2049, 2050})  // 2049 is padding
+      CHECK(llama_cpp::token_bytes(written.vocab, token) == tokenizer.bytes(token));
+  }
+  const auto error = [&](const std::string& config) -> std::string {
+    write_file(folder.path / "tokenizer_config.json", config);
+    try {
+      write_gguf(folder.path, folder.path / "model.gguf", GgufType::bf16);
+    } catch (const std::runtime_error& thrown) {
+      return std::string(thrown.what()).substr(folder.path.string().size());
+    }
+    return "none";
+  };
+  CHECK(error("{" + decoder + R"(, "legacy": false})") ==
+        ": added token '<t>': a GGUF file cannot say that no space follows it (legacy is false)");
+  CHECK(error(R"({"added_tokens_decoder": {"2048": {"content": "<t>", "rstrip": true}}})") ==
+        ": added token '<t>': a GGUF file cannot say that it takes white space along");
 }
 
 TEST_CASE("errors name what cannot be written") {

@@ -1,18 +1,23 @@
 // shared_vocabulary(): vocabularies of a target and a draft that are equal, differ in padding, or differ in a
-// token.
+// token. Text and tokens by them.
 #include <specula/llama_cpp/vocabulary.hpp>
+
+#include <specula/llama_cpp/text.hpp>
 
 #include <doctest/doctest.h>
 
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "../eigen/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;
+using specula::llama_cpp::end_tokens;
 using specula::llama_cpp::shared_vocabulary;
+using specula::llama_cpp::token_bytes;
 
 namespace {
 
@@ -118,5 +123,26 @@ TEST_CASE("a file without token texts: the error names the model, and nothing ab
   CHECK_THROWS_WITH_AS(shared_vocabulary(*none, *plain), "the target's file has no vocabulary to compare",
                        std::runtime_error);
   CHECK_THROWS_WITH_AS(shared_vocabulary(*plain, *none), "the draft's file has no vocabulary to compare",
+                       std::runtime_error);
+}
+
+TEST_CASE("every token that ends a text or an answer") {
+  Models model;
+  const auto one = model(kWords), two = model(with(kWords, {{"<|im_end|>", TinyToken::control},
+                                                            {"<|eot_id|>", TinyToken::control}}));
+  CHECK(end_tokens(llama_model_get_vocab(one.get())) == std::vector<specula::Token>{2});
+  CHECK(end_tokens(llama_model_get_vocab(two.get())) == std::vector<specula::Token>{2, 7, 8});
+  CHECK(token_bytes(llama_model_get_vocab(two.get()), 7).empty());
+  CHECK(token_bytes(llama_model_get_vocab(two.get()), 4) == "one");
+}
+
+TEST_CASE("a pointer of Git LFS is called that") {
+  const TemporaryDirectory folder("llama_cpp_lfs");
+  quiet();
+  write_file(folder.path / "x.gguf", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n");
+  CHECK_THROWS_WITH_AS(specula::llama_cpp::load(folder.path / "x.gguf"),
+                       ((folder.path / "x.gguf").string() +
+                        ": is a Git LFS pointer, not the file: `git lfs pull` in its repository fetches that")
+                           .c_str(),
                        std::runtime_error);
 }

@@ -83,6 +83,25 @@ expect 0 'autoregressive: [1-9]* tokens' "${generate_one[@]}" --max-new-tokens 2
   --json "$scratch/old.json"
 expect 0 '"text": "\\n    ",' cat "$scratch/old.json"
 expect 0 '"ended": "stop string"' cat "$scratch/old.json"
+# Tokens that the files beside the weights name end the text in every program: here the line break, the first new token.
+mkdir "$scratch/stops" && ln -s "$models"/target/* "$scratch/stops" && echo '{"eos_token_id": [2, 3]}' >"$scratch/stops/generation_config.json"
+expect 0 'chain:3: 1 tokens' "$generate" --models "$models" --target "$scratch/stops" --pipeline chain:3 --prompt 'def add(a, b):' \
+  --max-new-tokens 24 --json "$scratch/old.json"
+expect 0 '"ended": "stop token"' cat "$scratch/old.json"
+printf '%s\n' '{"prompt": "def add(a, b):"}' >"$scratch/add.jsonl"
+expect 0 '^chain:3 .*1/1' "$compare" --models "$models" --target "$scratch/stops" --prompts "$scratch/add.jsonl" --max-new-tokens 24 \
+  --pipelines chain:3 --json "$scratch/old.json"
+expect 0 '"new_tokens": 1,' cat "$scratch/old.json"
+# A draft of as many tokens that mean something else, and one of which nobody knows what they mean.
+mkdir "$scratch/other" && ln -s "$models"/small/* "$scratch/other" && echo '{"@@": 5}' >"$scratch/other/added_tokens.json"
+for program in "$generate --prompt x --pipeline" "$compare --pipelines"; do
+  # shellcheck disable=SC2086  # words
+  expect 2 "does not have the target's vocabulary: token 5 is '.*' in the target .*/target and '@@' in the draft .*/other" \
+    $program chain:2 --models "$models" --draft "$scratch/other"
+done
+mkdir "$scratch/unknown" && ln -s "$models"/small/config.json "$models"/small/model.safetensors "$scratch/unknown"
+expect 0 "^note: the draft 'small' has no tokenizer" "$generate" --models "$models" --draft "$scratch/unknown" --pipeline chain:2 \
+  --prompt 'def add(a, b):' --max-new-tokens 4
 # Vocabularies of different sizes: refused by their configs, and not cut below what the tokenizer needs.
 mkdir "$scratch/narrow" && sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/small/config.json" >"$scratch/narrow/config.json"
 narrow=("$generate" --models "$models" --pipeline chain --draft "$scratch/narrow" --prompt x)
@@ -403,6 +422,8 @@ expect 0 '1 documents, .* of 2048 tokens have a next one' "$bigram" --text "$scr
 expect 0 '^40 documents' "$bigram" --text "$prompts" --tokenizer "$models/target/tokenizer.model" --output "$pack/bigram/bigram.json"
 table=("$generate" --models "$pack" --pipeline max-gram:bigram=table --prompt 'def add(a, b):' --max-new-tokens 8)
 expect 0 'max-gram:bigram=table: 8 tokens' "${table[@]}"
+sed -i 's/"vocabulary":"[0-9a-f]*"/"vocabulary":"0123456789abcdef"/' "$pack/bigram/bigram.json"
+expect 1 "bigram.json: a table of other tokens than the target's; bigram=text" "${table[@]}"
 printf '{"vocab_size":2,"next":[1,-1]}' >"$pack/bigram/bigram.json"
 expect 1 'bigram.json: a table of 2 tokens, the target has 2048; bigram=text' "${table[@]}"
 table[4]=max-gram

@@ -140,6 +140,62 @@ TEST_CASE("errors of JSON Lines name file and line") {
                        std::runtime_error);
 }
 
+TEST_CASE("JSON Lines: null counts as absent; messages name the field") {
+  CHECK(
+      parse_prompts("{\"prompt\": null, \"question\": \"How many?\", \"category\": null}", "data/p.jsonl")[0]
+          .put(Style::automatic) == "Question: How many?\nAnswer:");
+  const auto error = [](const char* line) -> std::string {
+    try {
+      parse_prompts(std::string("{\"prompt\": \"a\"}\n") + line, "p.jsonl");
+    } catch (const std::runtime_error& thrown) {
+      return thrown.what();
+    }
+    return "nothing";
+  };
+  CHECK(error("{\"prompt\": \"x\", \"category\": 3}") ==
+        "p.jsonl:2: key 'category': expected a string, found 3");
+  CHECK(error("{\"prompt\": [\"a\", \"b\"]}") ==
+        "p.jsonl:2: key 'prompt': expected a string, found an array of 2");
+  CHECK(error("{\"turns\": []}") ==
+        "p.jsonl:2: key 'turns': expected strings, at least one, found an array of 0");
+  CHECK(error("{\"turns\": [null]}") ==
+        "p.jsonl:2: key 'turns': expected strings, at least one, found [null]");
+  CHECK(error("{\"prompt\": null}") == "p.jsonl:2: has none of the fields prompt, question, turns");
+  CHECK(error("[1]") == "p.jsonl:2: expected a JSON object, found [1]");
+  CHECK(error("{\"prompt\": ").starts_with("p.jsonl:2: offset 11: "));
+}
+
+TEST_CASE("a byte order mark is no part of a text; what is not read as meant is refused") {
+  const std::string mark = "\xef\xbb\xbf";
+  CHECK(joined(parse_prompts(mark + "{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n", "p.jsonl")) ==
+        "one two");
+  CHECK(joined(parse_prompts(mark + "one\ntwo\n", "p.txt")) == "one two");
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      return "prompts: " + joined(parse_prompts(text, "p"));
+    } catch (const std::runtime_error& thrown) {
+      return thrown.what();
+    }
+  };
+  for (const bool little : {true, false})
+    for (const bool marked : {true, false}) {
+      std::string wide = marked ? little ? "\xff\xfe" : "\xfe\xff" : "";
+      for (const char c : std::string("{\"prompt\": \"one\"}\n"))
+        little ? wide.append(1, c).append(1, '\0') : wide.append(1, '\0').append(1, c);
+      CHECK(error(wide).starts_with("p: is in UTF-16"));
+    }
+  for (const char* array :
+       {"[{\"prompt\": \"one\"},\n {\"prompt\": \"two\"}]\n", " [\n  {\n\"prompt\": \"one\"\n}]",
+        "[\"one\", \"two\"]", "[[\"one\"]]", "[\"cut off", "[]", "[1, 2]"})
+    CHECK(error(array).starts_with("p: is a JSON array, which is not read as plain text: write JSON Lines"));
+  for (const char* lines : {"# prompts\n{\"prompt\": \"one\"}\n", "one\n  {\"prompt\": \"two\"},\n"})
+    CHECK(error(lines).starts_with("p:2: is a JSON object, which is not read as plain text"));
+  // Texts that only look a little like it.
+  CHECK(error("[INST] one [/INST]\n[INST] two [/INST]\n") ==
+        "prompts: [INST] one [/INST] [INST] two [/INST]");
+  CHECK(error("int main()\n{\n  {}\n}\n---\n") == "prompts: int main()\n{\n  {}\n}");
+}
+
 TEST_CASE("plain text: lines, paragraphs, or blocks between rules") {
   const auto texts = [](const char* text) {
     std::string joined;

@@ -11,6 +11,7 @@
 #include "skip.hpp"
 #include "text_stream.hpp"
 #include "tokenizer.hpp"
+#include "vocabulary.hpp"
 
 using namespace specula_examples;
 using nlohmann::json;
@@ -43,6 +44,11 @@ class JsonFolder {
                json::array({{{"type", "Prepend"}, {"prepend", s}},
                             {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", s}}})}}},
             {"pre_tokenizer", nullptr},
+            {"post_processor",
+             {{"type", "TemplateProcessing"},
+              {"single", json::array({{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                                      {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})},
+              {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}, {"tokens", {"<s>"}}}}}}}},
             {"model",
              {{"type", "BPE"},
               {"unk_token", "<unk>"},
@@ -176,16 +182,82 @@ TEST_CASE("tokenizer.json: spaces by Metaspace") {
         Ids{{11, 15}, {13, 4, 7, 8, 5}, {0, 0, 9, 13, 6}, {11, 11, 9}, {}, {3, 11, 4}});
 }
 
+// The expected tokens are those of `tokenizers` 0.23.3 for the same files and texts, but for special ones in
+// the text.
+TEST_CASE("tokenizer.json: added tokens are found in the text, unless they are special") {
+  const auto added = [](int id, const char* content, const json& more) {
+    json token{{"id", id}, {"content", content}, {"special", false}, {"normalized", false}};
+    token.update(more);
+    return token;
+  };
+  const auto tokens = [&](const json& list, auto change) {
+    JsonFolder folder;
+    for (const json& token : list) folder.file["added_tokens"].push_back(token);
+    change(folder);
+    const Tokenizer tokenizer = folder.read();
+    CHECK(tokenizer.bytes(16) == "<t>");
+    Ids all;
+    for (const char* text : {"a<t>a", "a <t> a", "<t><t>abc", " <t>", "ab<t>>c", "a <tt> b"}) {
+      const auto ids = tokenizer.encode(text);
+      CHECK(ids.front() == 1);
+      all.emplace_back(ids.begin() + 1, ids.end());
+    }
+    return all;
+  };
+  const auto unchanged = [](JsonFolder&) {};
+  const json plain = json::object(), normalized{{"normalized", true}};
+  CHECK(tokens({added(16, "<t>", plain), added(17, "<tt>", plain), added(18, "<t>>", plain)}, unchanged) ==
+        Ids{{12, 16, 12}, {12, 3, 16, 13, 4}, {16, 16, 3, 11}, {13, 16}, {15, 18, 3, 6}, {12, 3, 17, 13, 5}});
+  CHECK(tokens({added(16, "<t>", normalized), added(17, "<tt>", plain)}, unchanged) ==
+        Ids{{12, 0, 4}, {12, 16, 12}, {16, 0, 11}, {3, 16}, {15, 0, 6}, {12, 3, 17, 13, 5}});
+  CHECK(
+      tokens({added(16, "<t>", {{"lstrip", true}, {"rstrip", true}}), added(17, "<tt>", {{"rstrip", true}})},
+             unchanged) ==
+      Ids{{12, 16, 12}, {12, 16, 12}, {16, 16, 3, 11}, {16}, {15, 16, 3, 0, 6}, {12, 3, 17, 3, 5}});
+  const json both{added(16, "<t>", plain), added(17, "<tt>", normalized)};
+  CHECK(tokens(both, [](JsonFolder& f) { f.metaspace("first", false); }) ==
+        Ids{{12, 16, 4}, {12, 3, 16, 12}, {16, 16, 11}, {3, 16}, {15, 16, 0, 6}, {12, 3, 17, 3, 5}});
+  CHECK(tokens(both, [](JsonFolder& f) { f.metaspace("always", true); }) ==
+        Ids{{12, 16, 12}, {12, 3, 16, 12}, {16, 16, 3, 11}, {3, 16}, {15, 16, 3, 0, 6}, {12, 3, 17, 3, 5}});
+  CHECK(tokens(both, [](JsonFolder& f) { f.metaspace("never", false); }) ==
+        Ids{{4, 16, 4}, {4, 3, 16, 12}, {16, 16, 11}, {3, 16}, {9, 16, 0, 6}, {4, 3, 17, 3, 5}});
+
+  JsonFolder folder;
+  folder.file["added_tokens"].push_back(added(16, "<t>", {{"special", true}}));
+  CHECK(folder.read().encode("a<t>") == std::vector<Token>{1, 12, 0});  // as text
+  CHECK(folder.read().bytes(16).empty());
+}
+
+TEST_CASE("vocabularies are compared token by token, and by fingerprints") {
+  const std::vector<std::string> one{"<s>", "a", "b"}, longer{"<s>", "a", "b", "c"}, other{"<s>", "b", "a"},
+      hole{"<s>", "", "b"};
+  CHECK_FALSE(vocabulary_difference(one, "x", one, "y"));
+  CHECK_FALSE(vocabulary_difference(one, "x", longer, "y"));  // what only one has is padding in the other
+  CHECK_FALSE(vocabulary_difference(hole, "x", other, "y") == std::nullopt);
+  CHECK(vocabulary_difference(one, "x", other, "y") == "token 1 is 'a' in x and 'b' in y");
+  CHECK(vocabulary_difference(hole, "x", other, "y") == "token 2 is 'b' in x and 'a' in y");
+  CHECK(fingerprint(one) == fingerprint(std::vector<std::string>{"<s>", "a", "b"}));
+  CHECK(fingerprint(one).size() == 16);
+  CHECK(fingerprint(std::vector<std::string>{"a"}) == "089be207b544f1e4");  // FNV-1a of "a" and a zero byte
+  for (const auto& unlike : {longer, other, hole, {"<s>", "ab", ""}})
+    CHECK(fingerprint(one) != fingerprint(unlike));
+  CHECK(may_be_of(fingerprint(one), one));
+  CHECK_FALSE(may_be_of(fingerprint(one), other));
+  CHECK(may_be_of("", other));
+  CHECK(may_be_of(fingerprint(one), {}));
+}
+
 TEST_CASE("tokenizer.json: beginning and end tokens from the files beside it") {
   const JsonFolder folder;
   write_file(folder.path / "special_tokens_map.json", R"({"bos_token": "a", "eos_token": {"content": "b"}})");
   CHECK(folder.read().end() == 5);
-  CHECK(folder.read().encode("c").front() == 4);
-  write_file(folder.path / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": null})");
+  CHECK(folder.read().encode("c").front() == 1);  // as the post_processor says
+  write_file(folder.path / "tokenizer_config.json", R"({"eos_token": null, "add_bos_token": true})");
   CHECK(folder.read().end() == 5);
-  CHECK(folder.read().encode("c").front() == 1);
+  CHECK(folder.read().encode("c").front() == 4);
   write_file(folder.path / "tokenizer_config.json", R"({"eos_token": "<|end|>"})");
-  CHECK(folder.complaint() == "token '<|end|>' is not in the vocabulary");
+  CHECK(folder.complaint() == (folder.path / "tokenizer_config.json").string() +
+                                  ": key 'eos_token': token '<|end|>' is not in the vocabulary");
 }
 
 TEST_CASE(
@@ -215,20 +287,23 @@ TEST_CASE("tokenizer.json: errors name unsupported kinds and the alternative") {
   CHECK(complaint([](json& f) {
           f["normalizer"] = {{"type", "NFKC"}};
         }).starts_with("a normalizer NFKC is not read"));
-  CHECK(complaint([](json& f) {
-          f["normalizer"] = nullptr;
-        }).starts_with("a tokenizer that leaves spaces as they are is not read"));
+  CHECK(
+      complaint([](json& f) {
+        f["normalizer"] = nullptr;
+      }).starts_with("a tokenizer whose normalizer and pre_tokenizer leave spaces as they are is not read"));
   CHECK(complaint([](json& f) {
           f["model"]["ignore_merges"] = true;
         }).starts_with("ignore_merges is not read"));
   CHECK(complaint([](json& f) {
           f["model"]["end_of_word_suffix"] = "</w>";
         }).starts_with("end_of_word_suffix is not read"));
-  CHECK(complaint([](json& f) { f["model"]["merges"] = {"ab"}; }) == "merge 'ab' has no space");
-  CHECK(complaint([](json& f) { f["model"]["merges"] = {"a q"}; }) == "token 'q' is not in the vocabulary");
+  CHECK(complaint([](json& f) { f["model"]["merges"] = {"ab"}; }) ==
+        "key 'model': key 'merges': 'ab' has no space");
+  CHECK(complaint([](json& f) { f["model"]["merges"] = {"a q"}; }) ==
+        "key 'model': key 'merges': token 'q' is not in the vocabulary");
   CHECK(complaint([](json& f) { f["model"]["vocab"]["a"] = -1; }) ==
-        "token 'a': its number is -1, must be 0 to 16777216");
-  CHECK(complaint([](json& f) { f.erase("model"); }).find("model") != std::string::npos);
+        "key 'model': key 'vocab': key 'a': expected an integer from 0 to 2147483647, found -1");
+  CHECK(complaint([](json& f) { f.erase("model"); }) == "key 'model': missing, expected an object");
 }
 
 TEST_CASE("tokenizer.json of a model from elsewhere: the same tokens as Hugging Face's library") {

@@ -17,6 +17,7 @@
 
 #include "specula/eigen/int8_groups.hpp"
 #include "specula/eigen/json.hpp"
+#include "specula/eigen/json_fields.hpp"
 #include "specula/eigen/safetensors.hpp"
 
 namespace specula::eigen {
@@ -25,8 +26,12 @@ namespace specula::eigen {
 /// lists.
 class TensorFiles {
  public:
-  /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed.
+  /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed, and for
+  /// an adapter (LoRA) beside the weights, which would change the model.
   explicit TensorFiles(const std::filesystem::path& directory) : source_(directory.string()) {
+    if (const auto adapter = directory / "adapter_config.json"; std::filesystem::exists(adapter))
+      throw std::runtime_error(adapter.string() +
+                               ": adapters are not read: merge it into the weights, or move it elsewhere");
     const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
     if (std::filesystem::exists(single)) {
       files_.push_back(Safetensors::open(single));
@@ -34,7 +39,11 @@ class TensorFiles {
     } else if (std::filesystem::exists(index)) {
       read_index(directory, index);
     } else {
-      throw std::runtime_error(source_ + ": neither model.safetensors nor model.safetensors.index.json");
+      std::string what = ": neither model.safetensors nor model.safetensors.index.json";
+      for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+        if (std::filesystem::exists(directory / other))
+          what += std::string(", and ") + other + " is not read: save the model as safetensors";
+      throw std::runtime_error(source_ + what);
     }
   }
 
@@ -117,11 +126,9 @@ class TensorFiles {
 
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
     const Json index = read_json_file(path);
-    const Json* map = detail::find(index, "weight_map");
-    if (!map || !map->is_object())
-      throw std::runtime_error(path.string() + ": key 'weight_map': expected an object");
+    const JsonFields map = JsonFields(index, path.string()).object("weight_map");
     std::map<std::string, std::size_t> opened;
-    for (const auto& [name, value] : map->items()) {
+    for (const auto& [name, value] : map.json().items()) {
       const std::string file = value.is_string() ? value.get<std::string>() : "";
       if (file.empty() || file.find_first_of("/\\") != std::string::npos)
         throw std::runtime_error(path.string() + ": tensor '" + name +

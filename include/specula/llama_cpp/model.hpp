@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/lfs_pointer.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/view_guard.hpp"
@@ -36,16 +38,27 @@ struct Options {
   std::function<void(llama_context_params&)> adjust = {};
 };
 
+namespace detail {
+
+inline std::string why_not_loaded(const std::filesystem::path& file) {
+  char begin[64];
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(begin, sizeof begin);
+  if (is_lfs_pointer({begin, static_cast<std::size_t>(stream.gcount())})) return kLfsPointer;
+  return "libllama cannot load this as a model (its log says why)";
+}
+
+}  // namespace detail
+
 /// Reads a GGUF file. Throws std::runtime_error naming the file if libllama cannot; the reason is in
-/// libllama's log (llama_log_set).
+/// libllama's log (llama_log_set), or the message says that the file is a pointer of Git LFS.
 inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
                                          llama_model_params params = llama_model_default_params()) {
   std::shared_ptr<llama_model> model(llama_model_load_from_file(file.string().c_str(), params),
                                      [](llama_model* m) {
                                        if (m) llama_model_free(m);
                                      });
-  if (!model)
-    throw std::runtime_error(file.string() + ": libllama cannot load this as a model (its log says why)");
+  if (!model) throw std::runtime_error(file.string() + ": " + detail::why_not_loaded(file));
   return model;
 }
 

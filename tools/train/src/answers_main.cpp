@@ -15,6 +15,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -26,8 +27,10 @@
 
 #include "corpus.hpp"
 #include "prompts.hpp"
+#include "token_files.hpp"
 #include "tokens.hpp"
 #include "train_tokenizer.hpp"
+#include "vocabulary.hpp"
 
 namespace {
 
@@ -55,8 +58,8 @@ std::vector<bool> ends_line(const Tokenizer& tokenizer) {
   return ends;
 }
 
-/// All prompts of a style, each with <s>, in random order: first each unchanged, then `variants` rounds of
-/// questions with other numbers and of text cut at other places.
+/// All prompts of a style, each with <s> unless the model's texts begin without, in random order: first each
+/// unchanged, then `variants` rounds of questions with other numbers and of text cut at other places.
 std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenizer, const Settings& settings,
                                    std::mt19937_64& random) {
   const auto ends = ends_line(tokenizer);
@@ -70,12 +73,13 @@ std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenize
         continue;
       }
       const auto tokens = tokenizer.encode(text);
+      const std::size_t begin = tokenizer.adds_begin() ? 1 : 0;
       std::vector<bool> starts;
-      for (std::size_t i = 1; i < tokens.size(); ++i)
-        starts.push_back(i == 1 || ends[static_cast<std::size_t>(tokens[i - 1])]);
+      for (std::size_t i = begin; i < tokens.size(); ++i)
+        starts.push_back(i == begin || ends[static_cast<std::size_t>(tokens[i - 1])]);
       for (const auto piece : cut_prompts(starts, settings.sizes, /*begins_anywhere=*/round > 0, random)) {
-        Document prompt{tokens[0]};
-        const auto first = tokens.begin() + 1;
+        const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+        Document prompt(tokens.begin(), first);
         prompt.insert(prompt.end(), first + static_cast<std::ptrdiff_t>(piece.begin),
                       first + static_cast<std::ptrdiff_t>(piece.end));
         prompts.push_back(std::move(prompt));
@@ -104,9 +108,15 @@ struct Work {
   }
 };
 
+/// The tokens that end documents and texts.
+struct Ends {
+  Token document = 0;
+  std::vector<Token> text = {};  // `document` among them
+};
+
 /// One generator: its own KV cache and drafter over shared weights.
-void generate(const Weights& weights, const Settings& settings, Token end, std::uint32_t first_sequence,
-              Work& work) {
+void generate(const Weights& weights, const Settings& settings, const Ends& ends,
+              std::uint32_t first_sequence, Work& work) {
   const specula::CostAware shape(specula::Chain<>{.length = 10});
   specula::eigen::LlamaOptions options;
   options.capacity = static_cast<std::int32_t>(settings.sizes.longest + settings.sizes.continuation) + 1 +
@@ -125,9 +135,9 @@ void generate(const Weights& weights, const Settings& settings, Token end, std::
     specula::PhiloxRandom rng(settings.seed, first_sequence + static_cast<std::uint32_t>(i));
     const specula::Generated generated = run.generate(
         document,
-        {.max_new_tokens = static_cast<std::int32_t>(settings.sizes.continuation), .stop = {&end, 1}}, rng,
+        {.max_new_tokens = static_cast<std::int32_t>(settings.sizes.continuation), .stop = ends.text}, rng,
         [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); });
-    if (document.back() != end) document.push_back(end);
+    if (document.back() != ends.document) document.push_back(ends.document);
     const std::lock_guard lock(work.guard);
     work.documents[i] = std::move(document);
     work.written[i] = true;
@@ -142,14 +152,14 @@ void generate(const Weights& weights, const Settings& settings, Token end, std::
 
 /// Generates the target's continuations of a style's prompts.
 void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights& weights,
-            const Settings& settings, Token end, std::uint32_t first_sequence) {
+            const Settings& settings, const Ends& ends, std::uint32_t first_sequence) {
   std::vector<std::int32_t> given;
   for (const auto& prompt : prompts) given.push_back(static_cast<std::int32_t>(prompt.size()));
   Work work{style.name, std::move(prompts)};
   std::vector<std::future<void>> running;
   for (int i = 0; i < settings.threads; ++i) {
-    running.push_back(std::async(std::launch::async, generate, std::cref(weights), std::cref(settings), end,
-                                 first_sequence, std::ref(work)));
+    running.push_back(std::async(std::launch::async, generate, std::cref(weights), std::cref(settings),
+                                 std::cref(ends), first_sequence, std::ref(work)));
   }
   for (auto& generator : running) generator.wait();  // before any exception: they share `work`
   for (auto& generator : running) generator.get();
@@ -183,7 +193,18 @@ void choose_styles(TokenizedCorpus& corpus, const std::vector<std::string>& chos
   }
 }
 
-void write_answers(const Settings& settings, const Weights& weights) {
+/// Those of the tokens' folder, and those that the target's own files name.
+Ends ends_of(const TokenizedCorpus& corpus, const Tokenizer& tokenizer, const fs::path& target) {
+  Ends ends{.document = corpus.end, .text = tokenizer.ends()};
+  const auto own = specula_examples::has_tokenizer(target) ? Tokenizer(target).ends()
+                                                           : specula_examples::read_stop_tokens(target);
+  ends.text.insert(ends.text.end(), own.begin(), own.end());
+  ends.text.push_back(corpus.end);
+  std::erase_if(ends.text, [&](Token token) { return token >= corpus.vocab_size; });  // padding
+  return ends;
+}
+
+void write_answers(const Settings& settings, const Weights& weights, const fs::path& target) {
   settings.sizes.check();
   const Tokenizer tokenizer{fs::path(settings.tokens)};
   TokenizedCorpus corpus = read_tokens(settings.tokens);
@@ -192,6 +213,13 @@ void write_answers(const Settings& settings, const Weights& weights) {
                                 std::to_string(weights->config.vocab_size) + ", the tokens of " +
                                 std::to_string(corpus.vocab_size));
   }
+  if (const auto difference =
+          specula_examples::has_tokenizer(target)
+              ? specula_examples::vocabulary_difference(tokenizer.pieces(), settings.tokens,
+                                                        Tokenizer(target).pieces(), target.string())
+              : std::nullopt)
+    throw std::invalid_argument("the tokens are not the target's: " + *difference);
+  const Ends ends = ends_of(corpus, tokenizer, target);
   choose_styles(corpus, settings.styles);
   const std::vector<Style> styles = read_corpus(settings.data);
   std::mt19937_64 random(1);
@@ -208,7 +236,7 @@ void write_answers(const Settings& settings, const Weights& weights) {
                                " tokens, half a document at most; lower --shortest-prompt");
     }
     const auto count = static_cast<std::uint32_t>(prompts.size());
-    answer(tokenized, std::move(prompts), weights, settings, corpus.end, sequence);
+    answer(tokenized, std::move(prompts), weights, settings, ends, sequence);
     sequence += count;
   }
   write_tokens(corpus, settings.output);
@@ -244,8 +272,10 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  write_answers(settings, std::make_shared<const specula::eigen::LlamaWeights<float>>(
-                              specula::eigen::load_llama_weights<float>(target_folder)));
+  write_answers(settings,
+                std::make_shared<const specula::eigen::LlamaWeights<float>>(
+                    specula::eigen::load_llama_weights<float>(target_folder)),
+                target_folder);
   return 0;
 }
 

@@ -7,10 +7,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include <specula/eigen/json_fields.hpp>
+
+#include "files.hpp"
+
 namespace specula_train {
 namespace {
 
 namespace fs = std::filesystem;
+using specula::eigen::JsonFields;
+using specula_examples::read_file;
 
 constexpr std::string_view kTrainSuffix = ".train.jsonl";
 constexpr std::string_view kHeldoutSuffix = ".heldout.jsonl";
@@ -23,13 +29,7 @@ fs::path heldout_file(const fs::path& directory, std::string name) {
   return directory / name.append(kHeldoutSuffix);
 }
 
-std::string read_file(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(file.string() + ": cannot be opened for reading");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-/// Calls `use(object)` for every line of a JSON Lines file.
+/// Calls `use(fields)` for every line of a JSON Lines file.
 template <class Use>
 void for_each_json_line(const fs::path& file, Use use) {
   std::ifstream in(file, std::ios::binary);
@@ -37,11 +37,9 @@ void for_each_json_line(const fs::path& file, Use use) {
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
     if (line.empty()) continue;
-    try {
-      use(nlohmann::json::parse(line));
-    } catch (const nlohmann::json::exception& error) {
-      throw std::runtime_error(file.string() + ":" + std::to_string(number) + ": " + error.what());
-    }
+    const std::string place = file.string() + ":" + std::to_string(number);
+    const auto json = specula::eigen::parse_json(line, place);
+    use(JsonFields(json, place));
   }
 }
 
@@ -54,8 +52,7 @@ void write_lines(const fs::path& file, const std::vector<std::string>& documents
 
 std::vector<std::string> read_lines(const fs::path& file) {
   std::vector<std::string> documents;
-  for_each_json_line(
-      file, [&](const nlohmann::json& line) { documents.push_back(line.at("text").get<std::string>()); });
+  for_each_json_line(file, [&](const JsonFields& line) { documents.push_back(line.text("text")); });
   return documents;
 }
 
@@ -137,9 +134,9 @@ std::string strip_calculator_annotations(std::string_view text) {
 
 std::vector<std::string> read_gsm8k(const fs::path& file) {
   std::vector<std::string> documents;
-  for_each_json_line(file, [&](const nlohmann::json& line) {
-    auto text = std::string("Question: ").append(line.at("question").get<std::string>());
-    text.append("\nAnswer: ").append(strip_calculator_annotations(line.at("answer").get<std::string>()));
+  for_each_json_line(file, [&](const JsonFields& line) {
+    auto text = std::string("Question: ").append(line.text("question"));
+    text.append("\nAnswer: ").append(strip_calculator_annotations(line.text("answer")));
     documents.push_back(std::move(text));
   });
   if (documents.empty()) throw std::runtime_error(file.string() + ": holds no question");
@@ -172,8 +169,7 @@ std::vector<std::string> read_text(const fs::path& folder_or_file, const TextOpt
   } else if (!fs::exists(folder_or_file)) {
     throw std::invalid_argument(folder_or_file.string() + ": no such file or folder");
   } else if (folder_or_file.extension() == ".jsonl") {
-    for_each_json_line(folder_or_file,
-                       [&](const nlohmann::json& line) { add(line.at(options.key).get<std::string>()); });
+    for_each_json_line(folder_or_file, [&](const JsonFields& line) { add(line.text(options.key)); });
   } else {
     for (auto& text : cut_text(read_file(folder_or_file))) add(std::move(text));
   }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "data_loader.hpp"
+#include "files.hpp"
 #include "machine.hpp"
 #include "optimizer.hpp"
 #include "safetensors.hpp"
@@ -48,7 +49,17 @@ void Session::set_vocabulary(LlamaConfig& config) const {
 }
 
 void Session::check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const {
-  if (config.vocab_size == corpus_.vocab_size) return;
+  if (config.vocab_size == corpus_.vocab_size) {
+    // SentencePiece cannot be linked here, so files are compared, not tokens.
+    for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
+      const auto own = directory / name, of_data = options_.data / name;
+      if (std::filesystem::exists(own) && std::filesystem::exists(of_data) &&
+          specula_examples::read_file(own) != specula_examples::read_file(of_data)) {
+        std::fprintf(stderr, "warning: %s is not that of the data: are the tokens the same?\n", own.c_str());
+      }
+    }
+    return;
+  }
   throw std::invalid_argument(
       directory.string() + ": a vocabulary of " + std::to_string(config.vocab_size) + ", the data's is " +
       std::to_string(corpus_.vocab_size) +

@@ -138,7 +138,7 @@ struct TokenizerCommand {
       for (const auto& text : style.heldout) {
         changed += st::reproduces(tokenizer, text) ? 0 : 1;
         bytes += text.size();
-        tokens += tokenizer.encode(text).size() - 1;
+        tokens += tokenizer.encode(text).size() - (tokenizer.adds_begin() ? 1 : 0);
       }
       if (changed > 0 && given.empty()) {
         throw std::runtime_error(output.string() + ": does not reproduce a held-out text of style " +

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "vocabulary.hpp"
+
 namespace specula_train {
 namespace {
 
@@ -112,7 +114,11 @@ TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer&
     return documents;
   };
   TokenizedCorpus corpus{
-      .vocab_size = tokenizer.vocab_size(), .begin = tokenizer.begin(), .end = tokenizer.end(), .styles = {}};
+      .vocab_size = tokenizer.vocab_size(),
+      .vocabulary = specula_examples::fingerprint(tokenizer.pieces()),
+      .begin = tokenizer.begin() == specula::kNoToken ? tokenizer.end() : tokenizer.begin(),
+      .end = tokenizer.end(),
+      .styles = {}};
   for (const auto& style : styles) {
     corpus.styles.push_back({.name = style.name,
                              .train = encode_all(style.train),

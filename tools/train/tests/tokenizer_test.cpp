@@ -68,7 +68,7 @@ TEST_CASE("a trained tokenizer reproduces every text") {
 TEST_CASE("encoding with the tokenizer of another model") {
   const Folder folder("specula_train_tokenizer_test");
   folder.write("from/tokenizer.json", kJson);
-  folder.write("from/tokenizer_config.json", R"({"bos_token": "<a>", "eos_token": "<b>"})");
+  folder.write("from/tokenizer_config.json", R"({"bos_token": "<a>", "eos_token": "<b>", "add_bos_token": true})");
   st::copy_tokenizer(folder.path / "from", folder.path / "to");
   const st::Tokenizer tokenizer(folder.path / "to");
   st::Style style{.name = "s", .train = {"hi hi\nh"}, .heldout = {"i"}};
