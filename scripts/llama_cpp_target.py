@@ -8,7 +8,6 @@ import re
 
 from paper import table, with_interval
 
-PAGES = ["docs/llama_cpp.md"]
 FILE = "llama_cpp_target.json"
 LENGTHS = (1, 2, 3, 4)
 ROWS = [*(f"chain:small:{n}" for n in LENGTHS), *(f"max-gram:{n}" for n in LENGTHS), "cost-aware:chain:small", "cost-aware:chain:base",
@@ -76,7 +75,7 @@ def passes_table(data, link):
         rows.append(row)
     heads = ["nodes"] + [x for name, _ in columns for x in (f"{name}: us", "T(n)/T(1)")]
     inputs = {"bf16": "rounded to bfloat16", "full": "in floats"}[data["inputs"]]
-    return table(heads, rows) + where(data, link, f"behind {data['prompt_tokens']} tokens, medians of {data['turns']} turns; inputs of our products {inputs}")
+    return table(heads, rows) + where(data, link, f"after {data['prompt_tokens']} tokens, medians of {data['turns']} turns; inputs of our products {inputs}")
 
 
 def speedups_table(data, link):

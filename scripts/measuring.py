@@ -17,9 +17,12 @@ def commit(root):
 
 
 def machine():
+    """Name, family and model of the processor: virtual machines often name no more than its maker."""
     cpu = platform.processor() or platform.machine()
     try:
-        cpu = re.search(r"^model name\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1]
+        info = pathlib.Path("/proc/cpuinfo").read_text()
+        name, family, model = (re.search(rf"^{key}\s*:\s*(.*)$", info, re.M)[1] for key in ("model name", "cpu family", "model"))
+        cpu = f"{name}, family {family} model {model}"
     except (OSError, TypeError):
         pass
     return {"cpu": cpu, "cores": os.cpu_count()}

@@ -7,9 +7,9 @@ what stands there.
 import json
 import re
 
-from paper import TITLES, by_costs, expected, pipelines, table, with_interval
+import runs
+from paper import TITLES, by_costs, expected, pipelines, step, table, with_interval
 
-PAGES = ["docs/methods.md", "docs/choosing.md"]
 SMALLER = "the smaller target `medium`"
 
 
@@ -32,7 +32,8 @@ class Row:
             raise Missing(name)
 
     def link(self):
-        return f"[data](benchmarks/{self.file}.json)"
+        return f"[data](benchmarks/{self.file}.json)" + (
+            ", [faults](benchmarks/README.md#known-faults-of-runs)" if runs.faults_of_row(self.data, self.p["name"]) else "")
 
     def of(self, category):
         """The same pipeline in one category of the prompts."""
@@ -45,6 +46,8 @@ class Row:
     def figure(self, what):
         """One figure in words."""
         p = self.p
+        if what == "name":
+            return f"`{p['name']}`"
         if what == "speedup":
             return with_interval(p, "speedup", "x")
         if what == "MAT":
@@ -54,7 +57,7 @@ class Row:
         if what == "acceptance":
             return "acceptance " + with_interval(p, "acceptance")
         if what == "E(speedup)":
-            return f"E(speedup) {expected(p['acceptance'], p['drafts'][0]['cost_coefficient']):.2f}"
+            return f"E(speedup) {expected(p['acceptance'], step(self.data, p)):.2f}"
         return f"{what} {by_costs(p, what.removeprefix('SWI by '))}"
 
     def figures(self, *what):
@@ -74,8 +77,8 @@ OURS = {
     "chain": [("paper_glide_t1", "vanilla draft", "`small` for `target`", ("acceptance", "E(speedup)", "speedup")),
               ("paper_main", "draft model, chain", "`small` for `target`", ("MAT", "speedup"))],
     "cascades": [("paper_cascades_ms", "best chain of base", "`target`, base alone", ("SWI by MS",)),
-                 ("paper_cascades_ms", "best cascade of base and Max-Gram", "`target`, base and Max-Gram", ("SWI by MS", "speedup")),
-                 ("paper_cascades_ms", "best cascade of all three", "`target`, base, small and Max-Gram", ("SWI by MS", "speedup"))],
+                 ("paper_cascades_ms", "best cascade of base and Max-Gram", "`target`, base and Max-Gram", ("SWI by MS", "MAT")),
+                 ("paper_cascades_ms", "best cascade of all three", "`target`, base, small and Max-Gram", ("SWI by MS", "MAT"))],
     "glide": [("paper_glide_t1", "GLIDE", "`glide` for `target`", ("acceptance", "E(speedup)", "speedup")),
               ("paper_main", "GLIDE, chain", "`glide` for `target`", ("MAT", "speedup")),
               ("paper_main", "GLIDE with CAPE", "`glide` for `target`", ("MAT", "speedup"))],
@@ -141,17 +144,17 @@ def choosing(figures):
     main, avx2, spec = "paper_main", "main_avx2", "paper_spec_bench"
     add("costs and acceptance unknown", "`cost-aware:chain:DRAFT`", "{}; the best fixed length, found by a search, {}",
         at(main, "draft model, cost-aware"), at(main, "draft model, chain"))
-    add("passes bound by memory: a few nodes cost little", "a longer chain, `chain:DRAFT:6`", "{}, {}",
-        at(main, "draft model, chain", "MAT"), at(main, "draft model, chain"))
-    add("passes bound by arithmetic: every node costs", "`cost-aware`; else chains of 2 or 3", "{}; the best chain, of 3, {}",
-        at(avx2, "draft model, cost-aware"), at(avx2, "draft model, chain"))
+    add("passes bound by memory: a few nodes cost little", "a longer chain", "{}",
+        at(main, "draft model, chain", "name", "MAT", "speedup"))
+    add("passes bound by arithmetic: every node costs", "`cost-aware`; else short chains", "{}; the best fixed chain, {}",
+        at(avx2, "draft model, cost-aware"), at(avx2, "draft model, chain", "name", "speedup"))
     add("further nodes are free", "`DynamicTree` over a head", "60 nodes: {}; chain of 5: {} (in time, on this CPU: {} and {})",
         at("paper_hass_t0", "HASS, 60 nodes, depth 6", "MAT"), at("paper_hass_t0", "HASS, chain of 5", "MAT"),
         at("paper_hass_t0", "HASS, 60 nodes, depth 6"), at("paper_hass_t0", "HASS, chain of 5"))
     add("you can train a draft on the target's own text", "a small model, `ModelDrafter`", "{}, {}",
         at(main, "draft model, chain", "MAT"), at(main, "draft model, chain"))
-    add("you can train, but only on text written by people", "a HASS head", "{} (`hass:4:4:6`), GLIDE {}",
-        at(main, "HASS, tree"), at(main, "GLIDE, chain"))
+    add("you can train, but only on text written by people", "a HASS head", "{}, GLIDE {}",
+        at(main, "HASS, tree", "name", "speedup"), at(main, "GLIDE, chain"))
     add("no training; text that repeats itself, such as code", "`max-gram`, or `cost-aware:max-gram`", "HumanEval {}, GSM8K {}",
         at(main, "Max-Gram", category="HumanEval"), at(main, "Max-Gram", category="GSM8K"))
     add("prompts longer than the draft was trained for", "`max-gram` or a head; any other draft under `cost-aware`",
@@ -159,8 +162,10 @@ def choosing(figures):
         at(spec, "Max-Gram", category="rag"), at(spec, "HASS, cost-aware", category="rag"), at(spec, "draft model, chain", category="rag"),
         at(spec, "draft model, cost-aware", category="rag"))
     add("no second model, no training, no repetition", "ASD, the target with skipped layers", "{}", at(main, "ASD"))
-    add("one draft for targets of several sizes", "S2D", "8 layers {}, 16 layers {}",
-        at("paper_s2d_medium", "S2D, 0.5 0.5 0 (the paper's)"), at("paper_s2d_target", "S2D, 0.5 0.5 0 (the paper's)"))
+    add("one draft for targets of several sizes", "a draft with early exits, and each target's best exit",
+        "16 layers: all layers {}, S2D's thresholds {}; 8 layers: exit 1 {}, S2D's thresholds {}",
+        at("paper_s2d_target", "all layers"), at("paper_s2d_target", "S2D, 0.5 0.5 0 (the paper's)"),
+        at("paper_s2d_medium", "exit 1"), at("paper_s2d_medium", "S2D, 0.5 0.5 0 (the paper's)"))
     add("several drafts, and a pass costs the same over any number of nodes", "`cascade` over Max-Gram", "{}; best chain {}",
         at("paper_cascades_ms", "best cascade of base and Max-Gram", "SWI by MS"), at("paper_cascades_ms", "best chain of base", "SWI by MS"))
     add("several drafts, in time on this CPU", "`cascade` of two models, or the better of them", "{}; chain {}",
@@ -171,8 +176,8 @@ def choosing(figures):
         at("temperature_0.8", "cost-aware:sampled-chain"), at("temperature_0.8", "chain:2"))
     add("one seed must give one text, whichever draft", "`Draw::shared` with `GumbelCoupling`", "{}; independent draws, by block verification: {}",
         at("temperature_0.8", "shared-chain:4", "MAT"), at("temperature_0.8", "sampled-chain:4", "MAT"))
-    add("no tree mask, or a recurrent target", "a chain, with `PathVerifier`", "chain {}, tree {}: within the noise",
-        at(main, "HASS, chain"), at(main, "HASS, tree"))
+    rows.append(["no tree mask, or a recurrent target", "a chain, with `PathVerifier`",
+                 "not measured; the target runs once for a chain, and once for each leaf of a tree", ""])
     peers = json.loads((figures / "cuda_h100_peers.json").read_text())
     batch = next(x for x in peers["verification"] if x["name"].startswith("B = 64") and "alpha" in x["name"])
     add("batches on a GPU", "`specula::cuda`, with your engine's loop",

@@ -738,32 +738,6 @@ def times_short(value):
     return f"{value:g}x"
 
 
-@figure("paper_cascades_ms", "paper_cascades_pw")
-def cascades_costs(ms, pw):
-    labels, swi, speed = [], [], []
-    for name, data in (("MS", ms), ("PW", pw)):
-        for label, p in pipelines(data).items():
-            if label.startswith("best "):
-                labels.append(label.removeprefix("best ").replace(" of base and", ", base and").replace(" of all three", ", all three")
-                              .replace("chain of", "chain,").replace(" alone", "") + f" ({name})")
-                x = p["swi_by_costs"][name]
-                swi.append((x["value"], *x["interval"]))
-                speed.append(bounds(p, "speedup"))
-
-    def draw(canvas):
-        cells(canvas, labels, [("SWI with the paper's costs", span(swi), None, lambda v: f"{v:.2f}", swi),
-                               ("speedup on this machine", span(speed, 1), 1, times, speed)], left=268, head=28, row=36)
-
-    return Plot(
-        "Cascades by the paper's costs, and on this machine",
-        ["The best of each kind by SWI with costs MS (by parameters) and PW (of earlier work), with 95% intervals",
-         "SWI takes nodes as free; here they cost time. Orange: slower than plain decoding (dashed)",
-         f"The repository's target of 26 million parameters, {prompts_of(ms)}, {temperature(ms)}", where(ms, pw)],
-        "SWI with the paper's costs, and measured speedup, of the best pipelines: "
-        + "; ".join(f"{x} SWI {a[0]:.2f}, {times(b[0])}" for x, a, b in zip(labels, swi, speed)) + ".",
-        28 + 36 * len(labels) + 14, draw)
-
-
 # ---- a smaller target
 
 @figure("greedy")

@@ -15,6 +15,8 @@ expect 1 'quick measures nothing: it needs --out' "${tables[@]}" --quick
 expect 0 '^glide, about 1 minutes' "${tables[@]}" --only glide --minutes 2 --list --out "$scratch/listed"
 also "specula-compare --models MODELS .*--limit 10 "
 expect 1 'no prompts at .*nowhere' "${tables[@]}" --data "$scratch/nowhere"
+expect 0 '^glide_t1, about 3 minutes' "${tables[@]}" --only glide_t1 --list --out "$scratch/listed"
+if grep -q '^glide,' "$scratch/out"; then echo 'FAILED: a single run brings another'; failed=1; fi
 
 quick=("${tables[@]}" --quick --out "$scratch/json")
 expect 0 '^main: measured' "${quick[@]}" --only main,glide
@@ -38,13 +40,25 @@ if grep '"kept"' "$scratch/json/paper_glide.json"; then echo 'FAILED: a mark is 
 tree=$scratch/tree
 mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$tree"
 cp -r "$root/examples/cuda" "$tree/examples"
+(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$tree")
 rm -f "$tree"/docs/benchmarks/paper_*.json
 export SPECULA_ROOT=$tree
 pages=(python3 "$root/scripts/pages")
 cp "$tree/docs/glide.md" "$scratch/before.md"
 "${pages[@]}" >/dev/null  # nothing was measured: the existing tables are kept
 cmp "$tree/docs/glide.md" "$scratch/before.md" || failed=1
-cp "$scratch"/json/paper_*.json "$tree/docs/benchmarks"
+expect 1 "docs/glide.md: the table 'paper: glide' has no figures" "${pages[@]}" --check
+cp "$root"/docs/benchmarks/paper_*.json "$tree/docs/benchmarks"
+cp "$scratch"/json/paper_{main,glide,glide_t1}.json "$tree/docs/benchmarks"  # quick ones of others lack categories
+sed -i 's/"commit": "\(.*\) and changes"/"commit": "\1"/' "$tree"/docs/benchmarks/paper_{main,glide,glide_t1}.json
+python3 - "$tree/docs/benchmarks/known.json" <<'END'
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1])
+known = json.loads(file.read_text())
+for name in ("main", "glide", "glide_t1"):
+    known["runs"].pop(f"paper_{name}.json", None)
+file.write_text(json.dumps(known))
+END
 expect 1 'pages differ' "${pages[@]}" --check
 expect 0 'wrote docs/glide.md' "${pages[@]}"
 "${pages[@]}" --check || failed=1

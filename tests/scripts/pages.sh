@@ -14,6 +14,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r "$root/docs" "$root/README.md" "$copy"
 cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$copy"
 mkdir "$copy/examples" && cp -r "$root/examples/cuda" "$copy/examples"
+(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$copy")
 export SPECULA_ROOT=$copy
 
 # notices WHAT: the check fails, and passes once the tables are written anew.
@@ -40,8 +41,11 @@ sed -i 's/"us_first": 53.648,/"us_first": 63.648,/' "$bars"
 notices 'a figure that changed'
 sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.69 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
-sed -i 's/-->1.13 to 1.27<!--/-->1.13 to 1.37<!--/' "$copy/README.md"
+sed -i 's/ speedup | rag -->[0-9.]*x<!--/ speedup | rag -->9.99x<!--/' "$copy/README.md"
 notices 'a figure within a sentence of the README'
+sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/models/{small,base,s2d}/MODEL_CARD.md
+notices 'a card that says another share of the target than the README'
+grep -q 'of which the target wrote 7 tenths' "$copy/README.md"
 sed -i 's/>MIT</>BSD</' "$copy/docs/pictures/badge_license.svg"
 notices 'a badge that does not say what LICENSE says'
 python3 - "$copy" <<'END'
@@ -72,12 +76,104 @@ file.write_text(json.dumps(data))
 END
 notices 'a figure of ours that changed'
 grep -q 'the best fixed chain, by a search .* 9.99x \[' "$copy/docs/methods.md"
-grep -q 'the best chain, of 3, 9.99x |' "$copy/docs/choosing.md"
+grep -q 'the best fixed chain, `chain:small:3`, 9.99x |' "$copy/docs/choosing.md"
 sed -i 's/| ASD, the target with skipped layers | 1.10x |/| ASD, the target with skipped layers | 1.90x |/' "$copy/docs/choosing.md"
 notices 'a figure typed into the decision table'
+
+# refuses LINE WHAT: the check fails and says LINE. Then docs/ is as before.
+refuses() {
+  if python3 "$root/scripts/pages" --check >"$copy/said" || ! grep -qF "$1" "$copy/said"; then
+    cat "$copy/said"
+    echo "error: not noticed: $2"
+    exit 1
+  fi
+  rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
+}
+saved=$copy/saved
+cp -r "$copy/docs" "$saved"
+# set_in FILE PYTHON: changes the JSON `x` of docs/benchmarks.
+set_in() {
+  python3 - "$copy/docs/benchmarks/$1" "$2" <<'END'
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1])
+x = json.loads(file.read_text())
+exec(sys.argv[2])
+file.write_text(json.dumps(x))
+END
+}
 rm "$copy/docs/benchmarks/main_avx2.json"
-python3 "$root/scripts/pages" --check  # a table without its figures is kept
-grep -q 'the best chain, of 3, 9.99x |' "$copy/docs/choosing.md"
+python3 "$root/scripts/pages" >/dev/null
+grep -q 'the best fixed chain, `chain:small:3`, 9.99x |' "$copy/docs/choosing.md"  # what stands there is kept
+refuses "docs/choosing.md: the table 'choosing' has no figures" 'a table without its figures'
+rm "$copy/docs/benchmarks/paper_spec_bench.json"
+refuses "README.md: 'paper_spec_bench | Max-Gram | speedup | rag' has no figures" 'a sentence without its figures'
+printf '\n<!-- table: llama.cpp: passes -->\n<!-- end of table -->\n' >>"$copy/docs/llama_cpp.md"
+refuses "docs/llama_cpp.md: the table 'llama.cpp: passes' has no figures" 'an empty table'
+
+# Runs: what is wrong with them is in known.json, or refused.
+set_in paper_hass_t0.json 'x["run"]["commit"] += " and changes"'
+refuses 'paper_hass_t0.json: measured with changes to ' 'a run of changes that are in no commit'
+set_in paper_asd_t0.json 'x["run"]["commit"] = "1234567 and changes"'
+refuses 'paper_asd_t0.json: measured with changes to 1234567' 'another such run under the name of one that is known'
+cp "$copy/docs/benchmarks/greedy.json" "$copy/docs/benchmarks/poems.json"
+refuses 'poems.json: it does not say which commit was measured' 'a run of no commit'
+set_in greedy.json 'x["prompts"] += 1'
+refuses 'greedy.json: it does not say which commit was measured' 'another run of no commit'
+set_in paper_main.json '
+search = next(s for s in x["searches"] if s["search"] == x["run"]["rows"]["Max-Gram"])
+search["search"] = x["run"]["rows"]["Max-Gram"] = "max-gram:{1," + search["picked"].partition(":")[2] + "}"'
+refuses 'paper_main.json: picked at an end of its grid: `max-gram:' 'a pick at an end of its grid'
+set_in paper_main.json 'x["run"]["commit"] = "1234567"'
+refuses 'known.json lists another run of paper_main.json' 'a list that was not mended with the run'
+set_in known.json 'x["runs"]["paper_asd_t0.json"]["faults"].append("it was measured on a Sunday")'
+refuses 'known.json lists of paper_asd_t0.json what is no longer so: it was measured on a Sunday' 'an entry that is not true'
+set_in known.json 'x["runs"]["poems.json"] = {"run": "1234567, 2026-01-01", "faults": []}'
+refuses 'known.json lists poems.json, which is not there' 'an entry of no run'
+set_in known.json 'del x["runs"]["paper_asd_t0.json"]'
+refuses 'paper_asd_t0.json: measured with changes to' 'a fault that is not listed'
+grep -q 'Known faults of this run: measured with changes to' "$copy/docs/asd.md"
+grep -q '^| \[paper_asd_t0.json\](paper_asd_t0.json) | measured with changes' "$copy/docs/benchmarks/README.md"
+
+# "Within the noise" is said by an interval.
+echo 'Both are equally fast, within the noise of the machine.' >>"$copy/docs/hass.md"
+refuses 'docs/hass.md: typed, not generated from a comparison: ' 'noise without an interval'
+printf 'The gain is within\nits interval.\n' >>"$copy/docs/glide.md"
+refuses 'docs/glide.md: typed' 'the same in other words, over two lines'
+sed -i 's/ | tau against EAGLE, chain of 5 -->/ | tau against HASS, chain of 5 -->/' "$copy/docs/hass.md"
+if python3 "$root/scripts/pages" 2>"$copy/said" || ! grep -q 'does not compare HASS, chain of 5 with HASS, chain of 5 prompt by prompt' "$copy/said"; then
+  echo 'error: not noticed: a comparison that was not made'
+  exit 1
+fi
+rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
+python3 "$root/scripts/pages" --check
+
+# c is one quantity for every kind of draft: the time of a draft token over that of a pass of the target, within the run.
+python3 - "$copy" <<'END'
+import json, pathlib, re, sys
+docs = pathlib.Path(sys.argv[1], "docs")
+data = json.loads((docs / "benchmarks/paper_glide.json").read_text())
+plain, *drafted = data["pipelines"]
+table = re.search(r"<!-- table: paper: glide -->(.*?)<!-- end of table -->", (docs / "glide.md").read_text(), re.S)[1]
+rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("|")]
+column = rows[0].index("c")
+for p in drafted:
+    shown = next(row[column] for row in rows if row[2] == f"`{p['name']}`")
+    c = p["draft_milliseconds_per_round"] / p["mean_proposed"] / plain["target_milliseconds_per_call"]
+    assert abs(float(shown) - c) < 6e-4, (p["name"], shown, c)
+END
+
+# Which picks are at an end.
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+from runs import at_ends
+assert at_ends("chain:small:{2..10}", "chain:small:10") == ["{2..10}"] and at_ends("chain:small:{2..10}", "chain:small:2") == ["{2..10}"]
+assert at_ends("chain:small:{1..10}", "chain:small:1") == []  # no shorter chain
+assert at_ends("glide+cape:{3,4,5}:fixed={1,2,3}", "glide+cape:4:fixed=1") == ["{1..3}"]  # without any it is a chain
+assert at_ends("glide+cape:{3,4,5}:counts={2-1-0-0,1-0-0-0,0-0-0-0}", "glide+cape:4:counts=0-0-0-0") == []
+assert at_ends("s2d:{2,3,4}:thresholds={0.5,0.7,2}-{0,0.5,0.9}", "s2d:3:thresholds=2-0") == []
+assert at_ends("s2d:{2,3,4}:thresholds={0.5,0.7,2}-{0,0.5,0.9}", "s2d:3:thresholds=0.5-0.9") == ["{0.5..2}", "{0..0.9}"]
+assert at_ends("cascade:a:b:limits={2,4,8}-{0,2,4}-{1,2,4}", "cascade:a:b:limits=4-2-1") == ["{1..4}"]
+assert at_ends("chain:small:{3}", "chain:small:3") == []  # no search
+END
 
 version=$(sed -n 's/^#define SPECULA_VERSION_[A-Z]* //p' "$root/include/specula/version.hpp" | paste -sd.)
 grep -qx "version: $version" "$root/CITATION.cff"
