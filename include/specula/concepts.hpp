@@ -62,6 +62,16 @@ concept KeepsRawRows = LanguageModel<M> && requires(const M& c) {
   { c.raw_rows() } -> std::same_as<LogitsView>;
 };
 
+/// A model that says what its passes have taken so far, in seconds that only grow: all calls that compute,
+/// commit or drop. Usage::seconds has that instead of the wall time of the calls. For a model that waits, for
+/// a processor or for other texts that share its pass, and knows its own time or its share: CostAware would
+/// take the waiting for a cost of the pass. Must not throw. pass_seconds() of a wrapper may be a std::optional:
+/// none if what it wraps does not time itself.
+template <class M>
+concept TimesItself = LanguageModel<M> && requires(const M& c) {
+  { std::optional(c.pass_seconds()) } -> std::same_as<std::optional<double>>;
+};
+
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
 /// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
 /// a further call of key_values() that had nothing to compute leaves it valid.

@@ -104,6 +104,8 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   const void* cache_id() const { return detail::cache_of(*model_); }  ///< the model's; see NamesItsCache
   /// Count of what changed the model; see CountsChanges.
   auto change_count() const requires CountsChanges<M> { return model_->change_count(); }
+  /// See TimesItself; without the time of `process`.
+  auto pass_seconds() const requires TimesItself<M> { return model_->pass_seconds(); }
   /// Layers of one full pass; see CountsLayers.
   std::int32_t layers() const requires CountsLayers<M> { return model_->layers(); }
   /// See SkipsLayers.

@@ -16,35 +16,28 @@
 
 namespace specula {
 
-/// Decides whether further draft tokens pay: an interface, which cost/curve_cost_model.hpp implements for
-/// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments, never on a uniform draw: a shape
-/// that asks *before* it draws keeps the distribution. Queries record nothing.
+/// Decides whether further draft tokens pay, by three questions: does a draft call pay, does a drafted token
+/// pay, how many of these pay. An interface, which cost/curve_cost_model.hpp implements for
+/// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments of this round's questions, never
+/// on a uniform draw that comes later: a shape that asks *before* it draws keeps the distribution.
 ///
-/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the
-/// size of the proposal so far and `limit` its largest size, both including the root.
+/// In all members, `reach` is the probability that the parent of the draft token is accepted, and `nodes` the
+/// size of the proposal so far, the root included.
 class CostModel {
  public:
   virtual ~CostModel() = default;
 
   /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
   virtual double accept_probability(double confidence) const = 0;
-  /// Whether a draft pass for one more token pays if that token is always proposed.
-  virtual bool should_draft(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
-  /// The same if the token is proposed only where should_keep() is then true.
-  virtual bool should_draft_to_choose(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
-  /// The same for one draft pass over `width` nodes that adds `more` nodes to the proposal; `reach` is their
-  /// average.
-  virtual bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes,
-                                  std::int32_t more) const = 0;
-  /// Whether a drafted token with this acceptance probability pays as the next node of a chain.
-  virtual bool should_keep(double probability, std::int32_t nodes, std::int32_t limit) const = 0;
-  /// A draft token below this acceptance probability cannot pay in a proposal of `limit` nodes.
-  virtual double min_probability(std::int32_t limit) const = 0;
+  /// Whether a draft pass over `width` nodes pays that adds `adds` nodes to the proposal; `reach` is the sum
+  /// over its nodes. A call that pays is assumed to be made.
+  virtual bool call_pays(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) = 0;
+  /// Whether a drafted token of this confidence pays as the next node of a chain. To be asked once for each
+  /// drafted token: the confidences that occur are an input of call_pays().
+  virtual bool node_pays(double reach, double confidence, std::int32_t nodes) = 0;
   /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities,
   /// largest first.
   virtual std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const = 0;
-  /// Records the confidence of a drafted token, whether or not it is then proposed.
-  virtual void saw_drafted(double confidence) = 0;
 
  protected:
   /// @cond
@@ -61,34 +54,18 @@ struct ProposeContext {
   std::int32_t max_nodes;           ///< nodes that fit, root included
   CostModel* cost_model = nullptr;  ///< null: every draft token pays
 
-  /// The queries of CostModel for the proposal in `tree`. Without a cost model, the draft's confidence is
-  /// the acceptance probability.
+  /// The questions of CostModel. Without a cost model, the draft's confidence is the acceptance probability,
+  /// and everything pays.
   double accept_probability(double confidence) const {
     return cost_model ? cost_model->accept_probability(confidence) : confidence;
   }
-  /// See CostModel.
-  double min_probability() const { return cost_model ? cost_model->min_probability(max_nodes) : 0.0; }
-  /// Must be called before the token is drawn.
-  bool should_draft(double reach, const TokenTree& tree) const {
-    return !cost_model || cost_model->should_draft(reach, tree.size(), tree.size() + tree.room());
-  }
-  /// See CostModel; must be called before the token is drawn.
-  bool should_draft_to_choose(double reach, const TokenTree& tree) const {
-    return !cost_model || cost_model->should_draft_to_choose(reach, tree.size(), tree.size() + tree.room());
-  }
   /// See CostModel; must be called before the tokens are drawn.
-  bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
-    return !cost_model || cost_model->should_draft_level(reach, width, nodes, more);
+  bool call_pays(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) const {
+    return !cost_model || cost_model->call_pays(reach, width, adds, nodes);
   }
-  /// For the draft's likeliest token only: leaving out a token that was drawn would bias the text. Requires
-  /// saw_drafted() first.
-  bool should_keep(double reach, double confidence, const TokenTree& tree) const {
-    return !cost_model || cost_model->should_keep(reach * cost_model->accept_probability(confidence),
-                                                  tree.size(), tree.size() + tree.room());
-  }
-  /// See CostModel.
-  void saw_drafted(double confidence) const {
-    if (cost_model) cost_model->saw_drafted(confidence);
+  /// For the draft's likeliest token only: leaving out a token that was drawn would bias the text.
+  bool node_pays(double reach, double confidence, std::int32_t nodes) const {
+    return !cost_model || cost_model->node_pays(reach, confidence, nodes);
   }
 };
 

@@ -15,6 +15,7 @@
 #include "specula/cost/acceptance_estimator.hpp"
 #include "specula/cost/cost_curve.hpp"
 #include "specula/cost/curve_cost_model.hpp"
+#include "specula/cost/draft_budget.hpp"
 #include "specula/draft/bigram.hpp"
 #include "specula/draft/early_exit_drafter.hpp"
 #include "specula/draft/feature_head.hpp"

@@ -15,7 +15,8 @@ namespace specula {
 struct Usage {
   std::int64_t calls = 0;  ///< forward passes that returned rows
   std::int64_t nodes = 0;  ///< nodes in those passes
-  double seconds = 0;      ///< wall time inside the model, catch-up and commits included
+  /// Inside the model, catch-up and commits included: by its own clock (TimesItself), else wall time.
+  double seconds = 0;
   double layers = 0;       ///< computed for those nodes, summed; 0: not counted
 
   /// Adds another model's or period's usage.

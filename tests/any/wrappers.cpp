@@ -239,6 +239,22 @@ void keeps_speculation() {
   keeps_speculation_of<ToyGlide>(8);
 }
 
+void times_itself() {
+  over_models([](auto& wrapper, auto& model) {
+    using M = std::remove_cvref_t<decltype(model)>;
+    using W = std::remove_cvref_t<decltype(wrapper)>;
+    if constexpr (!is_any<W>) static_assert(TimesItself<W> == TimesItself<M>);
+    TreeVerifier verifier{wrapper, Greedy{}};
+    ModelDrafter drafter{wrapper};
+    verifier.append(kContext);
+    const double by_target = verifier.usage().seconds;
+    wrapper.truncate(0), drafter.truncate(0);
+    drafter.sync(kContext, {});
+    CHECK((by_target > 50) == TimesItself<M>);
+    CHECK((drafter.usage().seconds > 50) == TimesItself<M>);
+  });
+}
+
 void keeps_raw_rows() {
   over_models([](auto& wrapper, auto& model) {
     using W = std::remove_cvref_t<decltype(wrapper)>;
@@ -640,6 +656,7 @@ const std::vector<Row> kRows{
     {"TargetConditioned", states_conditioning},
     {"StatesConditioning", states_conditioning},
     {"keeps_speculation", keeps_speculation},
+    {"TimesItself", times_itself},
     {"KeepsRawRows", keeps_raw_rows},
     {"CountsLayers", counts_layers},
     {"SkipsLayers", skips_layers},

@@ -7,16 +7,11 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "random.hpp"
 
 using specula::CostCurve;
-
-namespace {
-
-double steps(std::int32_t nodes) { return 1 + 0.3 * ((nodes - 1) / 4); }
-
-}  // namespace
 
 TEST_CASE("a given curve returns its values, and extrapolates with its last slope") {
   const CostCurve curve({1.0, 1.5, 1.75});
@@ -30,7 +25,7 @@ TEST_CASE("a given curve returns its values, and extrapolates with its last slop
   CostCurve same = curve;
   same.learn(2, 100);
   CHECK(same(2) == 1.5);
-  CHECK(same.known() > 1 << 20);
+  CHECK(same.knows(1 << 20));
 }
 
 TEST_CASE("values that are not costs are errors that name them") {
@@ -45,7 +40,7 @@ TEST_CASE("a moved-from curve can learn") {
   CostCurve curve;
   for (int i = 0; i < 9; ++i) curve.learn(5, 1.0);
   const CostCurve other = std::move(curve);
-  CHECK(other.known() == 5);
+  CHECK(other.knows(5));
   curve.learn(2, 1.0);  // NOLINT(bugprone-use-after-move): that is what is tested
   CHECK(std::isfinite(curve(5)));
 }
@@ -54,59 +49,80 @@ TEST_CASE("without measurements costs are 0; after one size, that cost at all si
   CostCurve curve;
   CHECK_FALSE(curve.given());
   CHECK(curve(7) == 0);
-  CHECK(curve.known() == 0);
+  CHECK(curve.at_most(7) == 0);
+  CHECK_FALSE(curve.knows(3));
   curve.learn(3, 2.0);
-  CHECK(curve.known() == 3);
+  CHECK(curve.knows(3));
   for (const int n : {1, 3, 50}) CHECK(curve(n) == doctest::Approx(2.0));
+  CHECK(curve.at_most(3) == 2.0);
+  CHECK(curve.at_most(6) == 3.0);
 }
 
-TEST_CASE("a learned curve follows a line immediately, and steps after repeated measurements") {
-  specula_test::Random random(1);
-  CostCurve line, stairs;
-  for (int i = 0; i < 40; ++i) {
-    const int n = 1 + random.below(16);
-    line.learn(n, 0.5 + 0.25 * n);
-  }
-  for (const int n : {1, 5, 16, 40}) CHECK(line(n) == doctest::Approx(0.5 + 0.25 * n).epsilon(0.02));
-  for (int i = 0; i < 4000; ++i) {
-    const int n = 1 + random.below(16);
-    stairs.learn(n, steps(n));
-  }
-  for (int n = 1; n <= 16; ++n) CHECK(stairs(n) == doctest::Approx(steps(n)).epsilon(0.05));
-  CHECK(stairs(5) - stairs(4) > 0.2);
-  CHECK(stairs(8) - stairs(5) < 0.1);
+TEST_CASE("measured sizes have their means, those between and beyond the least that they can cost") {
+  CostCurve curve;
+  curve.reserve(12);
+  for (int i = 0; i < 30; ++i) curve.learn(1, i % 2 ? 1.1 : 0.9), curve.learn(5, 3), curve.learn(9, 3);
+  CHECK(curve(1) == doctest::Approx(1).epsilon(0.02));
+  CHECK(curve(3) == doctest::Approx(1.5).epsilon(0.02));  // a quarter of the rise at half the way
+  CHECK(curve(5) == doctest::Approx(3));
+  CHECK(curve(7) == doctest::Approx(3));
+  CHECK(curve(12) == doctest::Approx(3));
+  CHECK(curve.at_most(3) == doctest::Approx(3));
+  CHECK(curve.at_most(12) == doctest::Approx(3 * (1 + 0.5 / 3)));
+  CHECK(curve(40) == doctest::Approx(3));  // beyond what was reserved
 }
 
-TEST_CASE("a single slow pass changes a curve little; a slower machine changes all sizes") {
+TEST_CASE("a plateau is found by whoever chooses the cheapest, one step up costs a measurement") {
+  // 4 nodes cost what 3 do. Each node is worth 0.45.
+  const std::vector<double> truth{1, 1.5, 2, 2, 3, 3.5, 4, 4};
+  CostCurve curve;
+  curve.reserve(8);
+  std::vector<int> chosen(9, 0);
+  for (int round = 0; round < 200; ++round) {
+    curve.learn(1, 1);
+    std::int32_t best = 1;
+    for (std::int32_t n = 2; n <= 8; ++n)
+      if (0.45 * n - curve(n) > 0.45 * best - curve(best)) best = n;
+    ++chosen[static_cast<std::size_t>(best)];
+    curve.learn(best, truth[static_cast<std::size_t>(best - 1)]);
+  }
+  CHECK(chosen[4] > 150);
+}
+
+TEST_CASE(
+    "a size measured once counts half of what it is above the smaller ones, and all of it in at_most()") {
+  CostCurve curve;
+  for (int i = 0; i < 9; ++i) curve.learn(1, 1);
+  curve.learn(2, 2);
+  CHECK(curve(2) == doctest::Approx(1.5));
+  CHECK(curve.at_most(2) == doctest::Approx(2));
+  curve.learn(2, 2);
+  CHECK(curve(2) == doctest::Approx(2));
+}
+
+TEST_CASE("a single slow pass changes nothing, several in a row do; a larger size never costs less") {
   CostCurve curve;
   for (int i = 0; i < 200; ++i) curve.learn(1 + i % 4, 1 + 0.2 * (i % 4));
   const double before = curve(3);
   curve.learn(3, 1000);
-  CHECK(curve(3) < 1.2 * before);
-  for (int i = 0; i < 100; ++i) curve.learn(2, 2 * 1.2);
-  CHECK(curve(2) == doctest::Approx(2.4).epsilon(0.1));
-  CHECK(curve(4) > 1.6 * 1.5);  // not measured since
+  CHECK(curve(3) == before);
+  for (int i = 0; i < 30; ++i) curve.learn(3, 3);
+  CHECK(curve(3) == doctest::Approx(3));
+  CHECK(curve(4) == doctest::Approx(3));
 }
 
-TEST_CASE("a size far above the line counts from its second pass on; a step is found") {
+TEST_CASE("sizes are forgotten, and then cost what they can cost least") {
   CostCurve curve;
-  for (int i = 0; i < 20; ++i) curve.learn(1, 1), curve.learn(2, 1), curve.learn(4, 1.02);
-  CHECK(curve.step() == 0);
-  curve.learn(9, 3);
-  CHECK_FALSE(curve.sure(9));
-  CHECK(curve.known() == 4);
-  CHECK(curve(9) < 1.1);
-  curve.learn(9, 3);
-  CHECK(curve.sure(9));
-  CHECK(curve(9) > 2);
-  CHECK(curve.step() == 6);
-  curve.learn(6, 1.05);  // below the line: immediately
-  CHECK(curve.sure(6));
-  CHECK(curve.step() == 7);
-  CHECK(CostCurve({1, 5}).step() == 0);
+  for (int i = 0; i < 9; ++i) curve.learn(1, 1);
+  curve.learn(4, 3), curve.learn(4, 3);
+  CHECK(curve(4) == doctest::Approx(3));
+  for (int i = 0; i < 900; ++i) curve.learn(1, 1);
+  CHECK_FALSE(curve.knows(4));
+  CHECK(curve(4) == doctest::Approx(1));
+  CHECK(curve.weight(1) == doctest::Approx(32).epsilon(0.01));
 }
 
-TEST_CASE("learned costs are never negative, and the line never falls") {
+TEST_CASE("learned costs are never negative, and no curve falls") {
   specula_test::Random random(2);
   for (int round = 0; round < 200; ++round) {
     CostCurve curve;
@@ -115,12 +131,13 @@ TEST_CASE("learned costs are never negative, and the line never falls") {
     for (int n = 1; n < 60; ++n) {
       CHECK(curve(n) >= 0);
       CHECK(std::isfinite(curve(n)));
-      if (n > 8) CHECK(curve(n + 1) >= curve(n));
+      CHECK(curve(n + 1) >= curve(n));
+      CHECK(curve.at_most(n) >= curve(n) * (1 - 1e-12));
     }
   }
   CostCurve curve;  // invalid measurements are ignored
   curve.learn(0, 1);
   curve.learn(2, -1);
   curve.learn(2, std::numeric_limits<double>::quiet_NaN());
-  CHECK(curve.known() == 0);
+  CHECK_FALSE(curve.knows(2));
 }

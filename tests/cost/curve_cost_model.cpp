@@ -60,24 +60,28 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);  // the last draft token: no lookahead
   const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
-  const CurveCostModel cost_model(record, target, draft,
-                                  2.0);  // two tokens a second: a node costs half a token
+  CurveCostModel cost_model(record, target, draft,
+                            {.rate = 2, .limit = 32});  // two tokens a second: a node costs half a token
   CHECK(cost_model.verify_cost(3) == doctest::Approx(3.0));
   CHECK(cost_model.draft_cost(1) == doctest::Approx(0.2));
-  CHECK(cost_model.should_keep(0.51, 4, 32));
-  CHECK_FALSE(cost_model.should_keep(0.49, 4, 32));
-  CHECK_FALSE(cost_model.should_keep(0.9, 4, 4));  // there is no room for it
-  CHECK_FALSE(cost_model.should_draft(1.0, 4, 32));
+  CHECK(cost_model.node_pays(1, 0.51, 4));
+  CHECK(cost_model.node_pays(0.51, 1, 4));
+  CHECK_FALSE(cost_model.node_pays(1, 0.49, 4));
+  CHECK_FALSE(cost_model.node_pays(1, 0.9, 32));  // there is no room for it
+  CurveCostModel drawn(record, target, draft, {.rate = 2, .limit = 32, .chosen = false});
+  CHECK_FALSE(drawn.call_pays(1.0, 1, 1, 4));
 }
 
 TEST_CASE("lookahead over a step of the cost curve, where several draft tokens cost no more than one") {
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
   const CostCurve stairs({1, 1, 1, 1, 2.5, 2.5, 2.5, 2.5}), draft({0.0});
-  const CurveCostModel cost_model(record, stairs, draft, 1.0);
-  CHECK(cost_model.should_keep(0.9, 4, 8));        // 4 * .9 for 1.5
-  CHECK_FALSE(cost_model.should_keep(0.9, 4, 5));  // .9 for 1.5
-  CHECK_FALSE(cost_model.should_keep(0.2, 4, 8));
+  const auto pays = [&](double confidence, std::int32_t limit) {
+    return CurveCostModel(record, stairs, draft, {.rate = 1, .limit = limit}).node_pays(1, confidence, 4);
+  };
+  CHECK(pays(0.9, 8));        // 4 * .9 for 1.5
+  CHECK_FALSE(pays(0.9, 5));  // .9 for 1.5
+  CHECK_FALSE(pays(0.2, 8));
 }
 
 TEST_CASE("drafting more than is kept: a draft token that is left out costs only the draft's call") {
@@ -86,10 +90,31 @@ TEST_CASE("drafting more than is kept: a draft token that is left out costs only
   for (int i = 0; i < 100; ++i)
     record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // seldom confident, but then very
   const CostCurve target = linear(1, 0.5), cheap({0.02}), dear({0.2});
-  CHECK(CurveCostModel(record, target, cheap, 1.0).should_draft_to_choose(1.0, 1, 8));  // .1 * (1 - .5) > .02
-  CHECK_FALSE(CurveCostModel(record, target, dear, 1.0).should_draft_to_choose(1.0, 1, 8));
-  CHECK_FALSE(CurveCostModel(record, target, cheap, 1.0).should_draft(1.0, 1, 8));
-  CHECK(CurveCostModel(record, target, dear, 0.0).should_draft_to_choose(1.0, 1, 8));  // no rate, no costs
+  const auto pays = [&](const CostCurve& draft, double rate, bool chosen) {
+    return CurveCostModel(record, target, draft, {.rate = rate, .limit = 8, .chosen = chosen})
+        .call_pays(1.0, 1, 1, 1);
+  };
+  CHECK(pays(cheap, 1, true));  // .1 * (1 - .5) > .02
+  CHECK_FALSE(pays(dear, 1, true));
+  CHECK_FALSE(pays(cheap, 1, false));
+  CHECK(pays(dear, 0, true));  // no rate, no costs
+}
+
+TEST_CASE("a call is allowed while the round cannot lose more than it may") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
+  const CostCurve target = linear(1, 0.25), draft({0.5});
+  const auto calls = [&](double most_lost, double catch_up) {
+    CurveCostModel cost_model(record, target, draft,
+                              {.rate = 0, .most_lost = most_lost, .catch_up = catch_up});
+    std::int32_t nodes = 1;
+    while (nodes < 20 && cost_model.call_pays(1.0, 1, 1, nodes)) ++nodes;
+    return nodes - 1;
+  };
+  CHECK(calls(0.74, 0) == 0);
+  CHECK(calls(0.76, 0) == 1);  // a call, and one more node
+  CHECK(calls(1.51, 0) == 2);
+  CHECK(calls(1.51, 0.1) == 1);
 }
 
 TEST_CASE("the best number of draft tokens, against exhaustive search") {
@@ -100,7 +125,7 @@ TEST_CASE("the best number of draft tokens, against exhaustive search") {
     for (int n = 1; n < 20; ++n)
       seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : random.uniform()));
     const CostCurve target(seconds), draft({0.1});
-    const CurveCostModel cost_model(record, target, draft, 0.7);
+    const CurveCostModel cost_model(record, target, draft, {.rate = 0.7});
     std::vector<double> probabilities;
     double probability = 1;
     for (int i = random.below(12); i > 0; --i) probabilities.push_back(probability *= random.uniform());

@@ -197,3 +197,28 @@ TEST_CASE("use of a moved-from drafter is an error and does not touch its model"
   CHECK(model.size() == 2);
   other.sync(std::vector<Token>{0, 1, 2}, {});
 }
+
+TEST_CASE("seconds are those that the model reports, if it does") {
+  struct Timed : ToyModel {
+    using ToyModel::ToyModel;
+    double spent = 0;
+    LogitsView extend(Tokens tokens, Nodes parents) {
+      spent += 100;
+      return ToyModel::extend(tokens, parents);
+    }
+    double pass_seconds() const { return spent; }
+  };
+  static_assert(TimesItself<Timed>);
+  static_assert(!TimesItself<ToyModel>);
+  Timed draft(kVocab, 3);
+  ToyModel plain(kVocab, 3);
+  ModelDrafter drafter(draft);
+  ModelDrafter other(plain);
+  const std::vector<Token> context{1, 2}, token{1};
+  const std::vector<NodeId> parent{kNoParent};
+  drafter.sync(context, {}), other.sync(context, {});
+  drafter.extend(token, parent), other.extend(token, parent);
+  CHECK(drafter.usage().seconds == 100);
+  CHECK(other.usage().seconds < 50);
+  CHECK(other.usage().seconds > 0);
+}

@@ -203,7 +203,7 @@ TEST_CASE("whole pipelines over several rounds: uniform draws and state count") 
   CHECK(whole(2, Traversal{}, cheap(SampledChain{.length = 3}, 0.45), 5) < 1e-12);
   CHECK(sizes.size() > 1);
   CHECK(whole(2, Rejection{}, cheap(SampledChain{.length = 3}, 0.45), 5) < 1e-12);
-  CHECK(whole(2, Sampling{}, cheap(Distinct{.widths = {2, 1}}, 0.3), 4) < 1e-12);
+  CHECK(whole(2, Sampling{}, cheap(Distinct{.widths = {2, 1}}, 0.22), 4) < 1e-12);
   CHECK(sizes.size() > 1);
   CHECK(whole(3, Sampling{}, cheap(Cape{.length = 2}, 0.3), 4) < 1e-12);
   CHECK(sizes.size() > 1);

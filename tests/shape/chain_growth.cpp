@@ -258,7 +258,7 @@ TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
   CHECK(detail::chain_reach(kRound, tree) == 1);
   AcceptanceEstimator fresh;  // from confidence
   const CostCurve curve({1.0});
-  CurveCostModel cost_model(fresh, curve, curve, 0.1);
+  CurveCostModel cost_model(fresh, curve, curve, {.rate = 0.1});
   ProposeContext round = kRound;
   round.cost_model = &cost_model;
   CHECK(detail::chain_reach(round, tree) == doctest::Approx(0.125));

@@ -65,6 +65,7 @@ class AbleModel {
       features_.push_back(context_[i]), features_.push_back(static_cast<float>(i));
     return {features_.data(), size(), 2, 2, specula::detail::ViewGuard(change_count_)};
   }
+  double pass_seconds() const requires able { return 100.0 * static_cast<double>(change_count_.now()); }
   std::int32_t layers() const requires able { return 3; }
   std::int32_t node_count() const requires able { return static_cast<std::int32_t>(nodes_.size()); }
   LogitsView extend_skipping(Tokens tokens, Nodes parents,

@@ -53,6 +53,8 @@ class AnyModel {
   void truncate(std::int32_t n) { model_->truncate(n); }
   /// The model's; empty if it has none. See CountsChanges.
   std::optional<std::uint64_t> change_count() const { return model_->change_count(); }
+  /// The model's; empty if it has none. See TimesItself.
+  std::optional<double> pass_seconds() const { return model_->pass_seconds(); }
   const void* cache_id() const { return model_->cache_id(); }  ///< the model's; see NamesItsCache
   /// As the model declares (KeepsRawRows); else an empty view: the rows are its own.
   LogitsView raw_rows() const { return model_->raw_rows(); }
@@ -94,6 +96,7 @@ class AnyModel {
     virtual void commit(Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual std::optional<std::uint64_t> change_count() const = 0;
+    virtual std::optional<double> pass_seconds() const = 0;
     virtual const void* cache_id() const = 0;
     virtual LogitsView raw_rows() const = 0;
     virtual AnyDrafter drafter() = 0;
@@ -132,6 +135,10 @@ class AnyModel {
     void truncate(std::int32_t n) override { it.truncate(n); }
     std::optional<std::uint64_t> change_count() const override {
       if constexpr (CountsChanges<M>) return it.change_count();
+      return std::nullopt;
+    }
+    std::optional<double> pass_seconds() const override {
+      if constexpr (TimesItself<M>) return it.pass_seconds();
       return std::nullopt;
     }
     const void* cache_id() const override { return detail::cache_of(it); }

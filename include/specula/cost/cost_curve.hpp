@@ -12,16 +12,15 @@
 
 #include "specula/base/compiler_options.hpp"
 #include "specula/base/fields.hpp"
-#include "specula/base/running_mean.hpp"
 
 namespace specula {
 
-/// Seconds (or any other unit) by number of nodes. A learned curve is a least-squares line through the
-/// running means of the sizes seen; at each such size it is a mix of the line and that mean, by how often the
-/// size was seen recently. A single slow pass has no effect, since a thread may have been interrupted. A size
-/// that took much longer than the line predicts counts from its second pass on. A slow machine is slow at all
-/// sizes, so a lasting deviation at one size also scales the others; a large one reduces their weight, so
-/// that they follow the line.
+/// Seconds, or any other unit, by number of nodes. A learned curve has a value for each size that was
+/// measured recently: a mean in which a single measurement counts little, since a thread may have been
+/// interrupted. Values are forgotten over some 500 measurements of other sizes, so that a size that once was
+/// slow is tried again. Between two measured sizes the curve is what it would be if most of the rise came
+/// late (the square of the way), beyond the largest it is flat: the least that a size can cost is assumed
+/// until it is measured, so whoever chooses the cheapest finds the plateaus. at_most() is the cautious side.
 class CostCurve {
  public:
   /// A learned curve.
@@ -36,54 +35,44 @@ class CostCurve {
                                     detail::number(given_[i]) + ", must be finite and >= 0");
   }
 
+  static constexpr double kSure = 1.5;   ///< weight from which a size counts fully
+  static constexpr double kMemory = 32;  ///< largest weight of a size
+
   bool given() const { return !given_.empty(); }  ///< Whether the curve was given, not learned.
-  /// The largest size known, 0 if none; 2^24 for a given curve.
-  std::int32_t known() const { return given() ? 1 << 24 : known_; }
-  /// Whether `nodes` was seen often enough to detect an interrupted pass.
-  bool sure(std::int32_t nodes) const {
+  /// How often `nodes` was measured recently; 2^24 for a given curve. Below 1/2 it is forgotten.
+  double weight(std::int32_t nodes) const {
     const auto n = static_cast<std::size_t>(std::max(1, nodes));
-    return given() || (n <= seen_.size() && seen_[n - 1].known());
+    return given() ? 1 << 24 : n <= sizes_.size() ? sizes_[n - 1].weight : 0.0;
   }
+  /// Whether `nodes` was measured recently, or given.
+  bool knows(std::int32_t nodes) const { return weight(nodes) >= kForgotten; }
+  /// Whether two costs differ so much that one of them was an interruption.
+  static bool differ(double a, double b) { return a > kOutlier * b || b > kOutlier * a; }
+  /// The largest size that it knows, 0 if none; 2^24 for a given curve.
+  std::int32_t largest() const { return given() ? 1 << 24 : largest_; }
   /// Allocates for sizes up to `nodes`.
   void reserve(std::int32_t nodes) {
-    if (!given() && seen_.size() < static_cast<std::size_t>(nodes))
-      seen_.resize(static_cast<std::size_t>(nodes));
+    if (given() || sizes_.size() >= static_cast<std::size_t>(nodes)) return;
+    sizes_.resize(static_cast<std::size_t>(nodes));
+    update();
   }
 
-  /// Records that a pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
-  void learn(std::int32_t nodes, double seconds) {
-    if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
-    reserve(std::max(nodes, seen_up_to_));  // a curve that was moved from lacks seen_up_to_ elements
-    detail::RunningMean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
-    const double sample = mean.filtered(seconds), expected = (*this)(nodes);
-    if (mean.weight >= kSure && mean.value > 0) {
-      pace_ += (std::clamp(sample / mean.value, 1 / kOutlier, kOutlier) - 1 - pace_) / kSure;
-      const double drift = pace_ - std::clamp(pace_, -kJitter, kJitter);
-      for (detail::RunningMean& other : seen_) {
-        other.scale(1 + kDrift * drift);
-        // Old values weigh less; after a change of the machine they are forgotten faster.
-        other.weight = std::abs(pace_) < kChanged
-                           ? std::max(kFade * other.weight, std::min(other.weight, kLeast))
-                           : kDoubt * other.weight;
-      }
+  /// Records that a pass over `nodes` took `cost`. Does nothing for a given curve. Cost: O(sizes reserved).
+  void learn(std::int32_t nodes, double cost) {
+    if (given() || nodes < 1 || !(cost >= 0) || !std::isfinite(cost)) return;
+    reserve(nodes);
+    for (Size& size : sizes_) size.weight *= kFade;
+    Size& size = sizes_[static_cast<std::size_t>(nodes - 1)];
+    if (size.weight < kForgotten) {
+      size = {cost, 1};
+    } else if (differ(cost, size.value)) {
+      size.weight *= kDoubt;
+      if (size.weight < kForgotten || (size.weight < kSure && cost < size.value)) size = {cost, 1};
+    } else {
+      size.weight = std::min(size.weight + 1, kMemory);
+      size.value += (cost - size.value) / size.weight;
     }
-    mean.add(sample);
-    if (sample <= kLikely * expected) mean.believe();
-    if (mean.known() || known_ == 0) known_ = std::max(known_, nodes);
-    seen_up_to_ = std::max(seen_up_to_, nodes);
-    fit();
-  }
-
-  /// The middle of two neighbouring known sizes of which the larger takes at least 1.5 times as long: the
-  /// curve has a step between them. 0 if there is none. Cost: O(known()).
-  std::int32_t step() const {
-    std::int32_t below = 1;
-    for (std::int32_t n = 2; n <= known_ && !given(); ++n) {
-      if (!seen_[static_cast<std::size_t>(n - 1)].known()) continue;
-      if (n - below > 1 && (*this)(n) >= 1.5 * (*this)(below)) return (below + n) / 2;
-      below = n;
-    }
-    return 0;
+    update();
   }
 
   /// T(nodes); 0 while no pass was recorded. Cost: O(1).
@@ -94,37 +83,47 @@ class CostCurve {
       const double last = given_.back(), slope = std::max(0.0, last - given_[given_.size() - 2]);
       return last + slope * static_cast<double>(n - given_.size());
     }
-    const double line = intercept_ + slope_ * static_cast<double>(n);
-    if (n > seen_.size()) return line;
-    const detail::RunningMean& mean = seen_[n - 1];
-    return mean.known() ? line + (mean.value - line) * mean.weight / (mean.weight + kTrusted) : line;
+    return sizes_.empty() ? 0.0 : sizes_[std::min(n, sizes_.size()) - 1].cost;
+  }
+  /// A cautious T(nodes): beyond the largest size measured a node costs half of an average one of that size.
+  double at_most(std::int32_t nodes) const {
+    if (given() || sizes_.empty()) return (*this)(nodes);
+    const double most =
+        sizes_[std::min(static_cast<std::size_t>(std::max(1, nodes)), sizes_.size()) - 1].most;
+    return nodes > largest_ ? most * (1 + 0.5 * (nodes - largest_) / largest_) : most;
   }
 
  private:
-  static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5,
-                          kJitter = 0.06, kFade = 1 - 1.0 / 4096, kDoubt = 0.95, kChanged = 0.08, kLeast = 2;
+  static constexpr double kFade = 1 - 1.0 / 512, kForgotten = 0.5, kDoubt = 0.8, kOutlier = 1.5;
 
-  /// Fits the line: least squares over the means, weighted by their counts, with a slope of at least 0.
-  void fit() {
-    double w = 0, n = 0, t = 0, nn = 0, nt = 0;
-    bool lone = true;  // no size is known yet: use sizes seen once
-    for (const detail::RunningMean& mean : seen_) lone = lone && !mean.known();
-    for (std::size_t i = 0; i < static_cast<std::size_t>(seen_up_to_); ++i) {
-      const double size = static_cast<double>(i + 1), value = seen_[i].value;
-      const double weight = seen_[i].known() || lone ? seen_[i].weight : 0.0;
-      w += weight, n += weight * size, t += weight * value;
-      nn += weight * size * size, nt += weight * size * value;
+  struct Size {
+    double value = 0, weight = 0;  // measured
+    double cost = 0, most = 0;     // of the curve
+  };
+
+  void update() {
+    std::size_t from = 0;  // sizes done
+    double low = 0, high = 0;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      const Size& size = sizes_[i];
+      if (size.weight < kForgotten) continue;
+      const double below = from > 0 ? low : size.value, trust = size.weight < kSure ? 0.5 : 1.0;
+      low = below + trust * std::max(0.0, size.value - below);
+      high = std::max(high, size.value);
+      for (std::size_t k = from; k <= i; ++k) {
+        const double way = static_cast<double>(k + 1 - from) / static_cast<double>(i + 1 - from);
+        sizes_[k].cost = below + (low - below) * way * way;
+        sizes_[k].most = high;
+      }
+      from = i + 1;
     }
-    const double spread = w * nn - n * n;
-    slope_ = spread > 1e-9 * w * nn ? std::max(0.0, (w * nt - n * t) / spread) : 0.0;
-    intercept_ = (t - slope_ * n) / w;
-    if (intercept_ < 0) intercept_ = 0, slope_ = nt / nn;  // refit through the origin: no time is negative
+    largest_ = static_cast<std::int32_t>(from);
+    for (std::size_t k = from; k < sizes_.size(); ++k) sizes_[k].cost = low, sizes_[k].most = high;
   }
 
-  std::vector<double> given_;              // by nodes - 1
-  std::vector<detail::RunningMean> seen_;  // likewise
-  double intercept_ = 0, slope_ = 0, pace_ = 0;
-  std::int32_t known_ = 0, seen_up_to_ = 0;
+  std::vector<double> given_;  // by nodes - 1
+  std::vector<Size> sizes_;    // likewise
+  std::int32_t largest_ = 0;   // measured size
 };
 
 }  // namespace specula

@@ -101,7 +101,7 @@ class ModelDrafter {
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
     expect_as_left();
-    const detail::Stopwatch watch(usage_.seconds);
+    const detail::PassWatch<M> watch(*model_, usage_.seconds);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + draft_tokens.size();
     const auto at = [&](std::size_t i) {
@@ -141,7 +141,7 @@ class ModelDrafter {
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   LogitsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("ModelDrafter");
-    const detail::Stopwatch watch(usage_.seconds);
+    const detail::PassWatch<M> watch(*model_, usage_.seconds);
     unfinished_ = true;
     const LogitsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
     leave();

@@ -79,26 +79,21 @@ struct Cape {
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     if (!can_draft(drafter, round)) return;
     work.clear();
-    const double least = round.min_probability();
     double reach = 1;  // probability that the whole spine is accepted
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
     for (NodeId i = 0;
-         i < std::min(length, budget) && tree.room() > 0 && round.should_draft_to_choose(reach, tree);
+         i < std::min(length, budget) && tree.room() > 0 && round.call_pays(reach, 1, 1, tree.size());
          parent = i++) {
       if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);
       const auto top =
           work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
-      round.saw_drafted(confidence);
-      if (!round.should_keep(reach, confidence, tree)) break;  // then its siblings would not pay either
+      if (!round.node_pays(reach, confidence, tree.size())) break;  // then its siblings would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));
-      for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
-        const double probability = reach * round.accept_probability(other.prob);
-        if (probability < least) continue;
-        work.add(other, spine, probability);
-      }
+      for (const Top& other : top.subspan(1, std::min(others, top.size() - 1)))
+        work.add(other, spine, reach * round.accept_probability(other.prob));
       spine = tree.choose(spine, top[0].token, static_cast<float>(confidence));
       reach *= round.accept_probability(confidence);
     }

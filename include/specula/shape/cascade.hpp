@@ -172,7 +172,7 @@ struct Cascade {
       if constexpr (i == kLast) {
         detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
       } else {
-        if (!round.should_draft(detail::chain_reach(round, tree), tree)) break;
+        if (!round.call_pays(detail::chain_reach(round, tree), 1, 1, tree.size())) break;
         ProposeContext inner = round;
         inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
         draft_and_review([&] { fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0); },

@@ -38,22 +38,18 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
-    if (!(chooses ? round.should_draft_to_choose(reach, tree) : round.should_draft(reach, tree))) return made;
+    if (!round.call_pays(reach, 1, 1, tree.size())) return made;
     if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
     const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
       if (rows.tokens[0] == kNoToken) return made;
       const float confidence = rows.confidence(0);
-      if (chooses) {
-        round.saw_drafted(static_cast<double>(confidence));
-        if (!round.should_keep(reach, static_cast<double>(confidence), tree)) return made;
-      }
+      if (chooses && !round.node_pays(reach, static_cast<double>(confidence), tree.size())) return made;
       tree.copy(at, rows.tokens[0], confidence);
     } else if (chooses) {
       const Top top = tree.top(at, rows.row(0));
-      round.saw_drafted(top.prob);
-      if (!round.should_keep(reach, top.prob, tree)) return made;
+      if (!round.node_pays(reach, top.prob, tree.size())) return made;
       tree.choose(at, top.token, static_cast<float>(top.prob));
     } else if constexpr (mode == Draw::shared) {
       tree.draw_shared(at, tree.store(at, rows.row(0), round.params), rng);

@@ -76,7 +76,7 @@ struct SampledTree {
     double reach = 0;
     for (NodeId node = begin; node < tree.size(); ++node) reach += detail::path_reach(round, tree, node);
     const std::int32_t nodes = tree.size() - begin;
-    return round.should_draft_level(reach, nodes, tree.size(), std::min(tree.room(), nodes * width));
+    return round.call_pays(reach, nodes, std::min(tree.room(), nodes * width), tree.size());
   }
 };
 

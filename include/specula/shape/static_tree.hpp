@@ -128,8 +128,7 @@ struct StaticTree {
         work.parents.push_back(n == 0 ? kNoParent : drafted[at(form.parent(n))]);
       }
       if (work.frontier.empty() ||
-          !round.should_draft_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(),
-                                    fresh))
+          !round.call_pays(reach, static_cast<std::int32_t>(work.frontier.size()), fresh, tree.size()))
         return;
       if (level == 0) drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
       const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);

@@ -74,7 +74,7 @@ class PathPasses {
     }
     LogitsView rows;
     {
-      const Stopwatch watch(usage.seconds);
+      const PassWatch<M> watch(target, usage.seconds);
       target.truncate(target.size());  // drops the earlier path
       rows = target.extend(tokens_, parents_);
     }

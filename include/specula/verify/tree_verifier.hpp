@@ -121,7 +121,7 @@ class TargetVerifier {
         const LogitsView read = wants_raw ? pass_.raw_rows(*target_, rows) : rows;
         logprobs_->record(TargetDistributions(read, params_, *workspace_), read, tree, result_);
       }
-      const Stopwatch watch(usage_.seconds);
+      const PassWatch<M> watch(*target_, usage_.seconds);
       pass_.commit(*target_, tree, result_.accepted);
     } catch (...) {  // a drafter on the same model must not find these nodes; commit() may have succeeded
       if (logprobs_) logprobs_->clear();
@@ -171,7 +171,7 @@ struct OnePass {
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
   LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool) {
-    const Stopwatch watch(usage.seconds);
+    const PassWatch<M> watch(target, usage.seconds);
     target.truncate(target.size());  // a drafter that shares the KV cache may have left nodes in it
     const LogitsView rows = target.extend(tree.tokens(), tree.parents());
     ++usage.calls;

@@ -77,7 +77,7 @@ TEST_CASE("settle keeps the prefix of the full sort with the best value") {
     for (int n = 1; n < 40; ++n)
       seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : 0.6 * random.uniform()));
     const CostCurve target(seconds), draft({0.1});
-    CurveCostModel cost_model(estimator, target, draft, 1.0);
+    CurveCostModel cost_model(estimator, target, draft, {.rate = 1});
     fill(work, random, random.below(30));
     const std::int32_t most = random.below(20), nodes = 1 + random.below(5);
     std::vector<std::int32_t> want = in_order(work);
@@ -189,7 +189,7 @@ TEST_CASE("expands: not beyond the drafter's capacity, not without a frontier, n
   const CostCurve target({1, 1.1, 1.3, 1.6}), draft({0.2, 0.3, 0.4});
   ScriptedDrafter large(9, random_rows(9, 1, 2));
   const auto pays = [&](double rate, std::int32_t level) {
-    CurveCostModel cost_model(estimator, target, draft, rate);
+    CurveCostModel cost_model(estimator, target, draft, {.rate = rate});
     return expands(large, round_of(&cost_model), work, level, drafted);
   };
   CHECK(pays(1.6, 0));  // .5 >= 1.6 * (.2 + .1)

@@ -123,7 +123,7 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
   double reach = level == 0 ? 1 : 0;
   for (const std::int32_t f : work.frontier) reach += work[f].reach;
   // the likeliest of its draft tokens is added, if any
-  return round.should_draft_level(reach, width, level + 1, 1);
+  return round.call_pays(reach, width, 1, level + 1);
 }
 
 /// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over

@@ -1,0 +1,155 @@
+// DraftBudget: what a round may draft, and what all rounds together may lose.
+#include <specula/cost/draft_budget.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include <specula/proposal/proposal_builder.hpp>
+
+#include "random.hpp"
+
+using namespace specula;
+
+namespace {
+
+/// A budget and the rounds that it plans: chains of which the first `accepted` draft tokens are right.
+struct Rounds {
+  DraftBudget budget;
+  std::vector<double> target{1, 2, 3, 4, 5, 6, 7, 8, 9};  // true costs
+  double draft = 0.1, pace = 1;
+  std::int32_t context = 50;
+  double lost = 0, tokens = 0;  // against plain decoding
+  std::int32_t drafted = 0;     // rounds
+  ProposalBuilder tree{2, 9, 0};
+  VerifyResult result;
+
+  explicit Rounds(DraftBudget b = DraftBudget()) : budget(std::move(b)) { budget.reserve(9, 9); }
+
+  /// Returns the nodes of the round.
+  std::int32_t round(std::int32_t accepted, double confidence = 0.9) {
+    CurveCostModel cost_model = budget.begin(context, 2, 9, true);
+    tree.reset(1, context);
+    double reach = 1;
+    std::int32_t calls = 0;
+    while (tree.size() < cost_model.limit() && cost_model.call_pays(reach, 1, 1, tree.size())) {
+      ++calls;
+      if (!cost_model.node_pays(reach, confidence, tree.size())) break;
+      tree.choose(tree.size() - 1, 0, static_cast<float>(confidence));
+      reach *= cost_model.accept_probability(confidence);
+    }
+    const std::int32_t nodes = tree.size();
+    result.clear();
+    for (NodeId n = 1; n < nodes && n <= accepted; ++n) result.accepted.push_back(n);
+    const double pass = target[static_cast<std::size_t>(nodes - 1)];
+    budget.learn(tree, result,
+                 {.target = {1, nodes, pace * pass}, .draft = {calls, calls, pace * draft * calls}});
+    const auto got = static_cast<std::int32_t>(result.accepted.size());
+    context += got;
+    tokens += got, lost += pass + draft * calls - got;
+    drafted += nodes > 1 ? 1 : 0;
+    return nodes;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("all losses together are at most 1% of the tokens and a few passes, whatever is accepted") {
+  specula_test::Random random(1);
+  for (int run = 0; run < 60; ++run) {
+    Rounds rounds;
+    const double slope = random.between(0, 1.2);
+    for (std::size_t n = 1; n < 9; ++n) rounds.target[n] = rounds.target[n - 1] + slope * random.uniform();
+    rounds.draft = random.between(0, 0.4);
+    rounds.budget.start(true);
+    for (int i = 0; i < 600; ++i) {
+      // the worst: accepts while the balance is low, never when it is high
+      const bool kind = random.bernoulli(0.2) && rounds.budget.balance() < 1;
+      rounds.round(kind ? 1 : 0);
+      // the last: a round beyond the balance, of a size that was not measured
+      CHECK(rounds.lost <= 1.7 + 0.01 * rounds.tokens + 1.5);
+    }
+  }
+}
+
+TEST_CASE("the first round of a text and the second measure plain decoding; then two nodes are tried") {
+  Rounds rounds;
+  rounds.budget.start(true);
+  CHECK(rounds.round(0) == 1);
+  CHECK(rounds.budget.rate() == 0);
+  CHECK(rounds.round(0) == 1);
+  CHECK(rounds.budget.rate() > 0);
+  CHECK(rounds.round(0) == 2);
+  CHECK(rounds.budget.target_costs().at_most(2) == doctest::Approx(2 * rounds.budget.target_costs()(1)));
+}
+
+TEST_CASE("flat passes: after two texts of 24 tokens it drafts as much as it may") {
+  Rounds rounds;
+  std::fill(rounds.target.begin(), rounds.target.end(), 1.0);
+  rounds.draft = 0.02;
+  std::int32_t most = 0;
+  for (int text = 0; text < 2; ++text) {
+    rounds.budget.start(true);
+    for (const double end = rounds.tokens + 24; rounds.tokens < end;) most = std::max(most, rounds.round(8));
+  }
+  CHECK(most == 9);
+  CHECK(rounds.tokens > 2 * (rounds.tokens + rounds.lost));  // twice as fast as plain decoding
+}
+
+TEST_CASE("a phase in which all passes take three times as long changes no decision") {
+  for (const bool pays : {true, false}) {
+    Rounds rounds;
+    for (std::size_t n = 1; n < 9; ++n) rounds.target[n] = 1 + (pays ? 0.05 : 1.0) * static_cast<double>(n);
+    for (int phase = 0; phase < 12; ++phase) {
+      if (phase % 4 == 0) rounds.budget.start(true);
+      rounds.pace = phase % 2 ? 3 : 1;
+      rounds.drafted = 0;
+      for (int i = 0; i < 60; ++i) rounds.round(2);
+      if (phase < 2) continue;
+      CAPTURE(phase);
+      if (pays)
+        CHECK(rounds.drafted > 45);
+      else
+        CHECK(rounds.drafted < 12);
+    }
+  }
+}
+
+TEST_CASE(
+    "the draft's catch-up after a pause, and with a text's first call, is a cost that the balance must "
+    "cover") {
+  const CostCurve target({1, 1.1}), draft({0.1, 0.2, 0.3, 0.4});
+  DraftBudget budget(target, draft);
+  ProposalBuilder tree(2, 9, 0);
+  VerifyResult result;
+  result.clear();  // one token a round
+  budget.start(true);
+  tree.reset(1, 50);
+  tree.choose(0, 0, 0.5f);
+  budget.begin(50, 2, 9, true);
+  budget.learn(tree, result, {.target = {1, 2, 7}, .draft = {1, 1, 7}});
+  for (int i = 0; i < 30; ++i) {
+    tree.reset(1, 51 + i);
+    budget.begin(51 + i, 2, 9, true);
+    budget.learn(tree, result, {.target = {1, 1, 7}, .draft = {}});
+  }
+  CHECK(budget.balance() == doctest::Approx(1.7 + 0.31 - 0.2));
+  CHECK(budget.begin(80, 2, 9, true).limit() == 1);  // 3.1 calls' time for 30 tokens
+  budget.start(true);
+  CHECK(budget.begin(50, 2, 9, true).limit() > 1);
+}
+
+TEST_CASE("start() keeps what was learned, or only the costs") {
+  Rounds rounds;
+  rounds.budget.start(true);
+  for (int i = 0; i < 40; ++i) rounds.round(0);
+  const double balance = rounds.budget.balance();
+  CHECK(balance < 1.5);
+  rounds.budget.start(true);
+  CHECK(rounds.budget.balance() == balance);
+  rounds.budget.start(false);
+  CHECK(rounds.budget.balance() == doctest::Approx(1.7));
+  CHECK(rounds.budget.estimator().groups() == 0);
+  CHECK(rounds.budget.target_costs().knows(1));
+}
