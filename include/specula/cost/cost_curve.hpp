@@ -54,14 +54,13 @@ class CostCurve {
   void reserve(std::int32_t nodes) {
     if (given() || sizes_.size() >= static_cast<std::size_t>(nodes)) return;
     sizes_.resize(static_cast<std::size_t>(nodes));
-    update();
   }
 
   /// Records that a pass over `nodes` took `cost`. Does nothing for a given curve. Cost: O(sizes reserved).
   void learn(std::int32_t nodes, double cost) {
     if (given() || nodes < 1 || !(cost >= 0) || !std::isfinite(cost)) return;
-    reserve(nodes);
-    for (Size& size : sizes_) size.weight *= kFade;
+    reserve(std::max(nodes, largest_));  // a curve that was moved from lacks its sizes
+    for (std::int32_t i = 0; i < largest_; ++i) sizes_[static_cast<std::size_t>(i)].weight *= kFade;
     Size& size = sizes_[static_cast<std::size_t>(nodes - 1)];
     if (size.weight < kForgotten) {
       size = {cost, 1};
@@ -83,13 +82,12 @@ class CostCurve {
       const double last = given_.back(), slope = std::max(0.0, last - given_[given_.size() - 2]);
       return last + slope * static_cast<double>(n - given_.size());
     }
-    return sizes_.empty() ? 0.0 : sizes_[std::min(n, sizes_.size()) - 1].cost;
+    return known(n).cost;
   }
   /// A cautious T(nodes): beyond the largest size measured a node costs half of an average one of that size.
   double at_most(std::int32_t nodes) const {
-    if (given() || sizes_.empty()) return (*this)(nodes);
-    const double most =
-        sizes_[std::min(static_cast<std::size_t>(std::max(1, nodes)), sizes_.size()) - 1].most;
+    if (given() || largest_ == 0) return (*this)(nodes);
+    const double most = known(static_cast<std::size_t>(std::max(1, nodes))).most;
     return nodes > largest_ ? most * (1 + 0.5 * (nodes - largest_) / largest_) : most;
   }
 
@@ -101,6 +99,12 @@ class CostCurve {
     double cost = 0, most = 0;     // of the curve
   };
 
+  const Size& known(std::size_t n) const {
+    static constexpr Size kNone{};
+    return sizes_.empty() || largest_ == 0 ? kNone
+                                           : sizes_[std::min(n, static_cast<std::size_t>(largest_)) - 1];
+  }
+  /// Costs of the sizes up to largest_.
   void update() {
     std::size_t from = 0;  // sizes done
     double low = 0, high = 0;
@@ -118,7 +122,6 @@ class CostCurve {
       from = i + 1;
     }
     largest_ = static_cast<std::int32_t>(from);
-    for (std::size_t k = from; k < sizes_.size(); ++k) sizes_[k].cost = low, sizes_[k].most = high;
   }
 
   std::vector<double> given_;  // by nodes - 1

@@ -138,7 +138,7 @@ class DraftBudget {
   static constexpr double kFirstCall = 0.25;  // passes that a draft call is taken to cost before it is known
   static constexpr double kDare = 3;          // passes that the first catch-up after a pause may cost
   static constexpr double kPhase = 1.25;      // change of the machine's pace
-  static constexpr std::size_t kRecent = 5;   // passes that show it
+  static constexpr std::ptrdiff_t kRecent = 5;                       // passes that show it
   static constexpr std::int32_t kPatience = 4, kMostPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
@@ -222,10 +222,11 @@ class DraftBudget {
   void follow_pace(double pace) {
     std::shift_left(recent_.begin(), recent_.end(), 1);
     recent_.back() = pace;
+    if (std::count_if(recent_.begin(), recent_.end(), [&](double p) { return changed(p); }) <= kRecent / 2)
+      return;  // then neither has the median
     std::array<double, kRecent> sorted = recent_;
     std::nth_element(sorted.begin(), sorted.begin() + kRecent / 2, sorted.end());
-    const double median = sorted[kRecent / 2];
-    if (changed(median)) pace_ = median;
+    if (changed(sorted[kRecent / 2])) pace_ = sorted[kRecent / 2];
   }
 
   /// Learns the draft's costs, and returns what it took in this round.
