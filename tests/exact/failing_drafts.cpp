@@ -113,7 +113,9 @@ TEST_CASE("chains") {
 
 TEST_CASE("trees") {
   one(3, Rejection{}, Distinct{.widths = {2, 1}}, 2);
+  one(3, Traversal{}, Distinct{.widths = {2, 1}}, 3);
   one(2, Traversal{}, Distinct{.widths = {2, 2}}, 3);
+  one(2, Traversal{}, Iid{.widths = {2, 1}}, 3);
   one(2, Traversal{}, Distinct{.widths = {2, 1}}, 3, true);
   one(2, KSeq{}, Iid{.widths = {2, 1}}, 3);
   one(2, Traversal{}, StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {1}, {0, 0}, {1, 0}}}, 3);
