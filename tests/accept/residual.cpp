@@ -62,7 +62,7 @@ TEST_CASE(
       Residual left(vocab, 7);
       const Distribution distribution = scan.distribution(it.row[0], params);
       left.start(distribution,
-                 distribution.is_point() ? std::span<const double>() : scan.weights(distribution).masses);
+                 distribution.is_point() ? std::span<const double>() : scan.weights(distribution).tile_masses());
       CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
       CHECK(left.vocab() == vocab);
       Dense p = it.distributions[0];
@@ -114,7 +114,7 @@ TEST_CASE("a rejection that would leave no mass keeps the distribution before it
     RowScan scan(700);
     Residual left(700, 4);
     const Distribution p = scan.distribution(row, {});
-    left.start(p, scan.weights(p).masses);
+    left.start(p, scan.weights(p).tile_masses());
     CHECK(left.reject(tree, 1) == 0);  // p - p
     CHECK(largest_error(left.measured(), plain_distribution(row, {})) < 2e-6);
     CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
@@ -136,7 +136,7 @@ TEST_CASE("a rejected point mass changes its own tile only") {
     RowScan scan(1600);
     Residual left(1600, 3);
     const Distribution p = scan.distribution(row, {});
-    left.start(p, scan.weights(p).masses);
+    left.start(p, scan.weights(p).tile_masses());
     Dense want = plain_distribution(row, {});
     const double s = 1 - want[1500];
     want[1500] = 0;
@@ -163,7 +163,7 @@ TEST_CASE("a residual started without tile masses, or replayed from its steps, i
       RowScan scan(vocab);
       const TokenWeights row = scan.weights(it.row[0], params);
       const Distribution distribution = row.distribution;
-      const std::vector<double> masses(row.masses.begin(), row.masses.end());
+      const std::vector<double> masses(row.tile_masses().begin(), row.tile_masses().end());
       Residual known(vocab, 7), late(vocab, 7), redone(vocab, 7), half(vocab, 7);
       known.start(distribution, masses);
       late.start(distribution, {});

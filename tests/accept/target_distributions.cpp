@@ -11,6 +11,7 @@
 #include <specula/accept/typical.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -43,8 +44,8 @@ TEST_CASE("distributions of rows with a stride; only requested rows are read") {
   }
   CHECK(distributions.argmax(2) == std::max_element(row.begin(), row.end()) - row.begin());
   CHECK(distributions.params().temperature == 0.5f);
-  CHECK(distributions.weights(distribution).masses.size() == 1);
-  CHECK(distributions.weights(distribution).masses[0] == doctest::Approx(1).epsilon(1e-5));
+  CHECK(distributions.weights(distribution).tile_masses().size() == 1);
+  CHECK(distributions.weights(distribution).tile_masses()[0] == doctest::Approx(1).epsilon(1e-5));
   CHECK_THROWS_WITH_AS(distributions[1],
                        "the target's row after node 1: a row of logits holds NaN or +infinity at token 0",
                        std::runtime_error);
@@ -58,12 +59,125 @@ TEST_CASE("a residual starts as the distribution, a point mass too") {
   Random random(2);
   const std::vector<float> row = random.row(600, 3);
   const TargetDistributions distributions({row.data(), 1, 600, 600}, {}, workspace);
-  const auto& left = distributions.residual(distributions[0]);
+  const auto left = distributions.residual(distributions[0]);
   CHECK(left.prob(7) == doctest::Approx(plain_distribution(row, {})[7]).epsilon(1e-5));
-  const auto& point = distributions.residual(Distribution::at(599));
+  const auto point = distributions.residual(Distribution::at(599));
   CHECK(point.prob(599) == 1);
   CHECK(point.prob(7) == 0);
   CHECK(point.tile_masses()[1] == 1);
+}
+
+namespace {
+
+/// Whether every member of the weights throws std::logic_error, or none does.
+template <class Weights>
+bool ended(const Weights& weights) {
+  std::array<float, 512> tile;
+  int threw = 0;
+  const auto call = [&](auto member) {
+    try {
+      member();
+    } catch (const std::logic_error&) {
+      ++threw;
+    }
+  };
+  call([&] { (void)weights(0); });
+  call([&] { (void)weights.tile_masses(); });
+  call([&] { weights.fill(0, tile.data()); });
+  CHECK(threw % 3 == 0);
+  return threw == 3;
+}
+
+}  // namespace
+
+// Every view and value that a rule is given, and what of it remains after the calls that reuse its memory.
+TEST_CASE(
+    "what a rule is given is a value, or throws once its memory is used again, in one tile and in three") {
+  for (const std::int32_t vocab : {6, 512, 513, 1400}) {
+    CAPTURE(vocab);
+    Random random(3);
+    std::vector<float> rows = random.row(vocab, 3);
+    const std::vector<float> second = random.row(vocab, 3);
+    rows.insert(rows.end(), second.begin(), second.end());
+    const LogitsView view{rows.data(), 2, vocab, vocab};
+    VerifyWorkspace workspace(vocab, 4);
+    const TargetDistributions target(view, {}, workspace);
+    PhiloxRandom rng(1);
+    const auto after = [&](auto call) {
+      const auto weights = target.weights(target[0]);
+      CHECK(!ended(weights));
+      call();
+      return ended(weights);
+    };
+    const Distribution other = target[1];
+    // weights(): the next row that is read ends them
+    CHECK(after([&] { (void)target[1]; }));
+    CHECK(after([&] { (void)target[0]; }));
+    CHECK(after([&] { (void)target.distribution(1, {.temperature = 0.5f}); }));
+    CHECK(after([&] { (void)target.weights(other); }));
+    CHECK(after([&] { (void)target.sample(other, {}, rng); }));
+    CHECK(after([&] { (void)target.for_lossy()[1]; }));                     // a copy over the same workspace
+    CHECK(after([&] { (void)TargetDistributions(view, {}, workspace); }));  // the next round
+    // and nothing else does
+    CHECK(!after([&] { (void)target.argmax(1); }));
+    CHECK(!after([&] { (void)target.distribution(1, {.temperature = 0}); }));  // an argmax too
+    const auto twice = target.weights(target[0]);
+    CHECK(!ended(target.weights(twice.distribution)));
+    CHECK(!ended(twice));
+    CHECK(!after([&] { (void)target.residual(other); }));
+
+    // distributions: values
+    const Distribution first = target[0];
+    const double before = first(2);
+    (void)target[1];
+    CHECK(first(2) == before);
+
+    // residual(): the next one ends it, and its weights are those of its tiles only once measured
+    auto left = target.residual(target[0]);
+    CHECK(!ended(left));
+    const auto another = target.residual(first);  // not the row read last: its tiles are not measured
+    CHECK(ended(left));
+    CHECK_THROWS_AS(left.prob(0), std::logic_error);
+    CHECK_THROWS_AS(left.total(), std::logic_error);
+    CHECK_THROWS_AS((void)left.measured(), std::logic_error);
+    CHECK_THROWS_WITH_AS((void)left.last_step(), "a residual is stale: another was started since",
+                         std::logic_error);
+    CHECK(another.prob(2) == doctest::Approx(before));
+    (void)target[1];
+    auto unmeasured = target.residual(first);
+    CHECK_THROWS_WITH_AS((void)unmeasured.tile_masses(),
+                         "a draw from a residual whose tiles were not measured: draw from measured()",
+                         std::logic_error);
+    CHECK(!ended(unmeasured.measured()));
+    const TargetDistributions next(view, {}, workspace);
+    CHECK(ended(unmeasured));
+
+    // states of nodes: new in each verification
+    next.node_states()[1].weight = 0.25;
+    next.node_states()[1].keep = 7;
+    CHECK(next.node_states()[1].weight == 0.25);
+    CHECK(next.for_lossy().node_states()[1].keep == 7);
+    const TargetDistributions later(view, {}, workspace);
+    CHECK(later.node_states()[1].weight == 1);
+    CHECK(later.node_states()[1].keep == 0);
+  }
+}
+
+TEST_CASE("masses are not those of a row that was at the same address before") {
+  constexpr std::int32_t kVocab = 600;
+  std::vector<float> row(kVocab, -INFINITY);
+  row[3] = 0;
+  VerifyWorkspace workspace(kVocab, 2);
+  const Distribution of_log_probs{.logits = row.data()};  // the same scalars whatever the row
+  const auto masses = [&] {
+    const TargetDistributions target({row.data(), 1, kVocab, kVocab}, {}, workspace);
+    const auto weights = target.weights(of_log_probs);
+    return std::pair(weights.tile_masses()[0], weights.tile_masses()[1]);
+  };
+  CHECK(masses().first == doctest::Approx(1));
+  std::swap(row[3], row[550]);
+  CHECK(masses().first == 0);
+  CHECK(masses().second == doctest::Approx(1));
 }
 
 TEST_CASE("every rule refuses proposals for which it is not exact") {

@@ -27,7 +27,7 @@ double largest_error(const TokenWeights& weights, const std::vector<double>& wan
   for (std::size_t x = 0; x < want.size(); ++x)
     worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
   std::array<float, kTile> tile;
-  for (std::size_t t = 0; t < weights.masses.size(); ++t) {
+  for (std::size_t t = 0; t < weights.tile_masses().size(); ++t) {
     double mass = 0;
     weights.fill(static_cast<std::int32_t>(t), tile.data());
     for (std::size_t i = 0; i < 512; ++i) {
@@ -114,13 +114,13 @@ TEST_CASE("a tile of -infinity has no mass") {
     std::vector<float> row(1600, 1.0f);
     std::fill(row.begin() + 512, row.begin() + 1024, -kInf);
     const TokenWeights weights = scan.weights(row, {});
-    CHECK(weights.masses[1] == 0);
-    CHECK(weights.masses[0] > 0.4);
+    CHECK(weights.tile_masses()[1] == 0);
+    CHECK(weights.tile_masses()[0] > 0.4);
     // Nor has a tile whose weights all underflow.
     std::fill(row.begin() + 512, row.begin() + 1024, -99.0f);
     const TokenWeights again = scan.weights(row, {});
-    CHECK(again.masses[1] < 1e-29);
-    CHECK(again.masses[3] > 0);
+    CHECK(again.tile_masses()[1] < 1e-29);
+    CHECK(again.tile_masses()[3] > 0);
   }
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("weights of any distribution over a row: with another normaliser, trun
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
   const Distribution distribution = scan.distribution(row, {});
-  const auto total = [&](const Distribution& other) { return merge_tiles(scan.weights(other).masses); };
+  const auto total = [&](const Distribution& other) { return merge_tiles(scan.weights(other).tile_masses()); };
   Distribution half = distribution, truncated = distribution, hot = distribution;
   half.log_z += std::log(2.0);
   truncated.min_logit = 1;
@@ -180,10 +180,10 @@ TEST_CASE("masses in the caller's memory are kept over scans of other rows, and 
   std::vector<double> masses(2), measured(2);
   std::array<Top, 4> best;
   const TokenWeights weights = scan.weights(row, {}, masses);
-  CHECK(weights.masses.data() == masses.data());
+  CHECK(weights.tile_masses().data() == masses.data());
   const std::vector<double> before = masses;
-  CHECK(scan.weights(random.row(600, 1), {}).masses.data() != masses.data());
-  CHECK(scan.weights(weights.distribution, measured).masses.data() == measured.data());
+  CHECK(scan.weights(random.row(600, 1), {}).tile_masses().data() != masses.data());
+  CHECK(scan.weights(weights.distribution, measured).tile_masses().data() == measured.data());
   scan.top_k(random.row(600, 1), best);
   CHECK_THROWS(scan.distribution(bad, {}));
   CHECK(masses == before);
@@ -193,7 +193,7 @@ TEST_CASE("masses in the caller's memory are kept over scans of other rows, and 
   CHECK_THROWS_WITH_AS(scan.weights(row, {}, few), "room for 1 tile masses, a row has 2 tiles",
                        std::invalid_argument);
   // At temperature 0 there are none.
-  CHECK(scan.weights(row, {.temperature = 0}, masses).masses.empty());
+  CHECK(scan.weights(row, {.temperature = 0}, masses).tile_masses().empty());
   CHECK(masses == before);
 }
 

@@ -164,8 +164,8 @@ TEST_CASE(
         const FailingAllocation fails(after);
         CHECK_THROWS_AS(scan.distribution(second, params), std::bad_alloc);
       }
-      const std::span<const double> masses = scan.weights(distribution).masses,
-                                    want = fresh.weights(distribution).masses;
+      const std::span<const double> masses = scan.weights(distribution).tile_masses(),
+                                    want = fresh.weights(distribution).tile_masses();
       CHECK(std::equal(masses.begin(), masses.end(), want.begin()));
       CHECK(scan.distribution(second, params) == fresh.distribution(second, params));
     }

@@ -16,7 +16,9 @@ const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
 const SamplingParams kNucleus{.temperature = 1.3f, .top_p = 0.7f};
 const SamplingParams kMinP{.temperature = 0.7f, .min_p = 0.2f};
 
-std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
+std::vector<Token> prompt_for(std::int32_t vocab) {
+  return {0, toy_token(vocab - 1, vocab), 0, vocab > 1 ? toy_token(1, vocab) : 0, 0};
+}
 
 template <class Rule, class Shape>
 EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
@@ -40,28 +42,32 @@ using SampledChain = Chain<Draw::sampled>;
 
 }  // namespace
 
-TEST_CASE("whole pipelines keep the target's distribution over several rounds") {
-  for (const SamplingParams& params : {kPlain, kWarm, kNucleus, kMinP}) {
-    CAPTURE(params.temperature);
-    CHECK(distribution_of(3, SampleAndMatch{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
-    CHECK(distribution_of(3, SampleAndMatch{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
-    CHECK(distribution_of(3, Rejection{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
-    CHECK(distribution_of(3, Rejection{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
-    CHECK(distribution_of(3, Traversal{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
-    CHECK(distribution_of(3, Sampling{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
-    CHECK(distribution_of(3, Sampling{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+TEST_CASE("whole pipelines keep the target's distribution over several rounds, in one tile and in three") {
+  for (const bool wide : {false, true}) {
+    const ThreeTiles tiles(wide);
+    for (const SamplingParams& params : {kPlain, kWarm, kNucleus, kMinP}) {
+      CAPTURE(params.temperature);
+      CHECK(distribution_of(3, SampleAndMatch{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+      CHECK(distribution_of(3, SampleAndMatch{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+      CHECK(distribution_of(3, Rejection{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+      CHECK(distribution_of(3, Rejection{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+      CHECK(distribution_of(3, Traversal{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+      CHECK(distribution_of(3, Sampling{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+      CHECK(distribution_of(3, Sampling{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+    }
+    CHECK(distribution_of(2, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
+    CHECK(distribution_of(2, Rejection{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error <
+          1e-12);
+    CHECK(distribution_of(2, Block{}, SampledChain{.length = 3}, kPlain, 3).error < 1e-12);
+    CHECK(distribution_of(2, Traversal{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error <
+          1e-12);
   }
-  CHECK(distribution_of(2, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
-  CHECK(distribution_of(2, Rejection{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error <
-        1e-12);
-  CHECK(distribution_of(2, Block{}, SampledChain{.length = 3}, kPlain, 3).error < 1e-12);
-  CHECK(distribution_of(2, Traversal{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error <
-        1e-12);
 }
 
 TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     CAPTURE(seed);
+    const ThreeTiles tiles(seed == 4);
     CHECK(composed(4, Rejection{}, SampledChain{.length = 3}, kPlain, 3, seed).error < 1e-12);
     CHECK(composed(3, Rejection{}, SampledChain{.length = 4}, kWarm, 4, seed).error < 1e-12);
     CHECK(composed(3, Sampling{}, SampledChain{.length = 4, .exit_below = 0.4f}, kPlain, 4, seed).error <
@@ -77,12 +83,15 @@ TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
 
 TEST_CASE("greedy keeps greedy decoding's text, and a vocabulary of one token works") {
   const SamplingParams greedy{.temperature = 0.0f};
-  CHECK(distribution_of(3, Greedy{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
-  CHECK(distribution_of(3, Greedy{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
-  CHECK(distribution_of(3, Sampling{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
-  CHECK(distribution_of(3, Rejection{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
-  CHECK(distribution_of(3, Traversal{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
-  CHECK(distribution_of(3, Block{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+  for (const bool wide : {false, true}) {
+    const ThreeTiles tiles(wide);
+    CHECK(distribution_of(3, Greedy{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+    CHECK(distribution_of(3, Greedy{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
+    CHECK(distribution_of(3, Sampling{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+    CHECK(distribution_of(3, Rejection{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
+    CHECK(distribution_of(3, Traversal{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+    CHECK(distribution_of(3, Block{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+  }
   CHECK(distribution_of(1, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
   CHECK(distribution_of(1, Block{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
   CHECK(distribution_of(1, SampleAndMatch{}, GreedyChain{.length = 0}, kPlain, 4).error < 1e-12);
@@ -127,4 +136,20 @@ TEST_CASE("rows of a large offset keep the target's distribution, on every instr
       Speculator block{TreeVerifier{target, Block{}, params}, ModelDrafter{draft}, SampledChain{.length = 2}};
       CHECK(composed_distribution(block, target, params, prompt_for(3), 2, isa).error < allowed);
     }
+}
+
+TEST_CASE("three tiles, on every instruction set") {
+  const ThreeTiles tiles;
+  for (const specula::Isa isa : every_isa()) {
+    CAPTURE(static_cast<int>(isa));
+    ToyModel target(3, 1), draft(3, 2);
+    const auto error = [&](auto rule) {
+      Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, SampledChain{.length = 2}};
+      return composed_distribution(run, target, kPlain, prompt_for(3), 2, isa).error;
+    };
+    const double allowed = isa == specula::Isa::reference ? 1e-12 : 1e-6;
+    CHECK(error(SampleAndMatch{}) < allowed);
+    CHECK(error(Rejection{}) < allowed);
+    CHECK(error(Block{}) < allowed);
+  }
 }

@@ -20,7 +20,9 @@ const SamplingParams kPlain{};
 const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
 const SamplingParams kGreedy{.temperature = 0};
 
-std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
+std::vector<Token> prompt_for(std::int32_t vocab) {
+  return {0, toy_token(vocab - 1, vocab), 0, vocab > 1 ? toy_token(1, vocab) : 0, 0};
+}
 
 enum class Kind { glide, head };
 
@@ -40,12 +42,17 @@ EmittedDistribution whole(Kind kind, std::int32_t vocab, Rule rule, Shape shape,
   return distribution(FeatureHead{head, target});
 }
 
-/// Whole pipelines with each of the two drafters.
+/// Whole pipelines with each of the two drafters; shorter texts whose tokens lie in three tiles, too.
 template <class Rule, class Shape>
 double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
              const SamplingParams& params = {}) {
-  return std::max(whole(Kind::glide, vocab, rule, shape, params, horizon).error,
-                  whole(Kind::head, vocab, rule, shape, params, horizon).error);
+  const auto both = [&](std::size_t tokens) {
+    return std::max(whole(Kind::glide, vocab, rule, shape, params, tokens).error,
+                    whole(Kind::head, vocab, rule, shape, params, tokens).error);
+  };
+  const double narrow = both(horizon);
+  const ThreeTiles wide;
+  return std::max(narrow, both(2));
 }
 
 /// Drafts with the same model, but keeps accepted draft tokens in the cache, as an unconditioned draft may.

@@ -225,6 +225,55 @@ struct PlainTraversal {
   }
 };
 
+/// Sample-and-match that keeps the root's weights while it reads another row.
+struct KeepsWeights {
+  static constexpr bool lossless_for(ProposalKind) { return true; }
+  template <class C>
+  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    target.check(tree);
+    out.clear();
+    const auto weights = target.weights(target[0]);
+    if (tree.size() > 1) (void)target[1];
+    out.next_token = rng.draw(weights, tree.sample_key(0));
+  }
+};
+
+/// The weights of a distribution with the tile masses of another: what a view of overwritten memory is.
+struct OthersMasses {
+  Distribution distribution;
+  std::vector<double> masses;
+  std::int32_t size;
+  std::int32_t vocab() const { return size; }
+  double operator()(Token x) const { return distribution(x); }
+  std::span<const double> tile_masses() const { return masses; }
+  void fill(std::int32_t tile, float* out) const { detail::fill_tile(distribution, size, tile, out); }
+};
+/// The same mistake without the views that notice it: the masses of the row read last.
+struct CopiesMasses {
+  static constexpr bool lossless_for(ProposalKind) { return true; }
+  template <class C>
+  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    target.check(tree);
+    out.clear();
+    const Distribution root = target[0];
+    const auto last = target.weights(target[tree.size() - 1]).tile_masses();
+    out.next_token =
+        rng.draw(OthersMasses{root, {last.begin(), last.end()}, tree.vocab()}, tree.sample_key(0));
+  }
+};
+/// Enumerates by weights(x) alone, which is not what production reads.
+struct ByWeightsAlone {
+  ExactRandom& exact;
+  bool accept(double p, const RandomKey& key) { return exact.accept(p, key); }
+  template <class Weights>
+  Token draw(const Weights& weights, const RandomKey& key) {
+    std::vector<float> logs;
+    for (Token x = 0; x < weights.vocab(); ++x) logs.push_back(static_cast<float>(std::log(weights(x))));
+    detail::RowScan scan(weights.vocab());
+    return exact.draw(scan.weights(logs, {}), key);
+  }
+};
+
 /// One child of the root by each of two drafters, whose rows are kept in two slots, or the
 /// second in place of the first.
 struct TwoDrafts {
@@ -443,6 +492,75 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(error(Rejection{}, false),
                        "ProposalBuilder: the row of node 0 cannot be replaced: node 1 was drawn from it",
                        std::invalid_argument);
+}
+
+TEST_CASE("weights kept while another row is read: refused, in one tile and in four") {
+  for (const std::int32_t vocab : {6, 2000}) {
+    CAPTURE(vocab);
+    ToyModel target(vocab, 1), draft(vocab, 2);
+    Speculator run{TreeVerifier{target, KeepsWeights{}}, ModelDrafter{draft}, Chain<>{.length = 1}};
+    run.start(kPrompt);
+    PhiloxRandom production(1);
+    ExactRandom exact;
+    exact.begin();
+    const char* message = "a view of weights is stale: another row was read since";
+    CHECK_THROWS_WITH_AS(run.step(production), message, std::logic_error);
+    CHECK_THROWS_WITH_AS(run.step(exact), message, std::logic_error);
+    CHECK(std::vector<Token>(run.text().begin(), run.text().end()) == kPrompt);
+  }
+}
+
+TEST_CASE(
+    "masses of another row: unnoticed where there is one tile or an enumeration reads weights alone, "
+    "refused by the exact tests in three tiles") {
+  const ReferenceArithmetic reference;
+  const auto first_token = [](auto draws) {  // the distribution of the first token, and the target's own
+    ToyModel target(3, 1), draft(3, 2);
+    Speculator run{TreeVerifier{target, CopiesMasses{}}, ModelDrafter{draft}, Chain<>{.length = 1}};
+    std::vector<double> seen(static_cast<std::size_t>(target.vocab_size()));
+    draws([&](auto& rng, double weight) {
+      run.start(kPrompt);
+      run.step(rng);
+      seen[static_cast<std::size_t>(run.text()[kPrompt.size()])] += weight;
+    });
+    double error = 0;
+    const std::vector<double> want = distribution_after(target, kPrompt, kPlain);
+    for (std::size_t x = 0; x < want.size(); ++x) error = std::max(error, std::abs(seen[x] - want[x]));
+    return error;
+  };
+  const auto enumerated = [&](bool weights_alone) {
+    return first_token([&](auto round) {
+      ExactRandom probe, exact;
+      std::vector<double> of_branch;
+      do {  // a branch's weight is known at its end: two passes in the same order
+        probe.begin();
+        ByWeightsAlone alone{probe};
+        weights_alone ? round(alone, 0.0) : round(probe, 0.0);
+        of_branch.push_back(probe.weight());
+      } while (probe.next());
+      auto weight = of_branch.begin();
+      do {
+        exact.begin();
+        ByWeightsAlone alone{exact};
+        weights_alone ? round(alone, *weight++) : round(exact, *weight++);
+      } while (exact.next());
+    });
+  };
+  const auto sampled = [&] {
+    return first_token([](auto round) {
+      constexpr int n = 20000;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        PhiloxRandom rng(1, i);
+        round(rng, 1.0 / n);
+      }
+    });
+  };
+  CHECK(enumerated(false) < 1e-12);  // one tile has all the mass, whatever the row
+  CHECK(sampled() < 0.02);
+  const ThreeTiles tiles;
+  CHECK(enumerated(true) < 1e-6);
+  CHECK(sampled() > 0.05);
+  CHECK_THROWS_AS(enumerated(false), std::logic_error);
 }
 
 TEST_CASE("a shape cannot restart its proposal; the text is kept") {

@@ -26,7 +26,9 @@ using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
-std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
+std::vector<Token> prompt_for(std::int32_t vocab) {
+  return {0, toy_token(vocab - 1, vocab), 0, toy_token(1, vocab), 0};
+}
 
 /// A shape that records the sizes of its proposals.
 template <class S>
@@ -76,15 +78,20 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, 
                : composed_distribution(run, target, params, prompt_for(vocab), horizon);
 }
 
-/// Every rule that claims to be lossless for the shape: without and with truncation, and greedy on request.
+/// Every rule that claims to be lossless for the shape: without and with truncation, over tokens in one tile
+/// and in three, and greedy on request.
 template <class Shape>
 void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uint64_t seeds = 2) {
   const auto worst = [&](auto rule) {
     double error = 0;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed)
       error = std::max(error, distribution_of(vocab, rule, shape, kPlain, horizon, 10 * seed).error);
-    error = std::max(error, distribution_of(vocab, rule, shape, kWarm, horizon, 5).error);
-    return error;
+    const EmittedDistribution warm = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
+    const ThreeTiles wide;
+    const EmittedDistribution apart = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
+    CHECK(apart.leaves == warm.leaves);
+    return std::max(
+        {error, warm.error, apart.error, distribution_of(vocab, rule, shape, kPlain, horizon, 10).error});
   };
   CHECK(worst(Rejection{}) < 1e-12);
   CHECK(worst(Traversal{}) < 1e-12);
@@ -181,17 +188,20 @@ TEST_CASE("whole pipelines over several rounds: uniform draws and state count") 
                         const SamplingParams& params = kPlain) {
     return distribution_of(vocab, rule, shape, params, horizon, 1, true).error;
   };
-  CHECK(whole(3, Traversal{}, SampledChain{.length = 2}, 3) < 1e-12);
-  CHECK(whole(3, Traversal{}, SampledChain{.length = 2}, 4, kWarm) < 1e-12);
-  CHECK(whole(2, Block{}, SampledChain{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
-  CHECK(whole(2, Sampling{}, Distinct{.widths = {2, 2}}, 3) < 1e-12);
-  CHECK(whole(3, Traversal{}, Distinct{.widths = {2}}, 3) < 1e-12);
-  CHECK(whole(2, Traversal{}, Iid{.widths = {2, 1}}, 3) < 1e-12);
-  CHECK(whole(2, KSeq{}, Iid{.widths = {2, 1}}, 3) < 1e-12);
-  CHECK(whole(3, Traversal{}, DynamicTree{.top_k = 2, .expansions = 1, .total = 4}, 4) < 1e-12);
-  CHECK(whole(3, Sampling{}, Cape{.length = 2}, 4) < 1e-12);
-  CHECK(whole(3, Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}}}, 4) < 1e-12);
-  CHECK(whole(2, Traversal{}, Drawn{.form = {{0}, {1}, {1, 0}}}, 3) < 1e-12);
+  for (const bool wide : {false, true}) {
+    const ThreeTiles tiles(wide);
+    CHECK(whole(3, Traversal{}, SampledChain{.length = 2}, 3) < 1e-12);
+    CHECK(whole(3, Traversal{}, SampledChain{.length = 2}, 4, kWarm) < 1e-12);
+    CHECK(whole(2, Block{}, SampledChain{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
+    CHECK(whole(2, Sampling{}, Distinct{.widths = {2, 2}}, 3) < 1e-12);
+    CHECK(whole(3, Traversal{}, Distinct{.widths = {2}}, 3) < 1e-12);
+    CHECK(whole(2, Traversal{}, Iid{.widths = {2, 1}}, 3) < 1e-12);
+    CHECK(whole(2, KSeq{}, Iid{.widths = {2, 1}}, 3) < 1e-12);
+    CHECK(whole(3, Traversal{}, DynamicTree{.top_k = 2, .expansions = 1, .total = 4}, 4) < 1e-12);
+    CHECK(whole(3, Sampling{}, Cape{.length = 2}, 4) < 1e-12);
+    CHECK(whole(3, Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}}}, 4) < 1e-12);
+    CHECK(whole(2, Traversal{}, Drawn{.form = {{0}, {1}, {1, 0}}}, 3) < 1e-12);
+  }
 
   std::set<std::int32_t> sizes;
   const auto cheap = [&](auto shape, double node) {

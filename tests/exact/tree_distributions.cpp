@@ -13,7 +13,9 @@ namespace {
 const SamplingParams kPlain{};
 const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
 
-std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
+std::vector<Token> prompt_for(std::int32_t vocab) {
+  return {0, toy_token(vocab - 1, vocab), 0, toy_token(1, vocab), 0};
+}
 
 template <class Rule, class Shape>
 double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
@@ -23,13 +25,16 @@ double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams
   return composed_distribution(run, target, params, prompt_for(vocab), horizon).error;
 }
 
-/// Several seeds, with and without truncation.
+/// Several seeds, with and without truncation, over tokens in one tile and in three.
 template <class Rule, class Shape>
 double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, std::uint64_t seeds = 3) {
   double error = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     for (const SamplingParams& params : {kPlain, kWarm})
       error = std::max(error, composed(vocab, rule, shape, params, horizon, 10 * seed));
+  const ThreeTiles wide;
+  for (const SamplingParams& params : {kPlain, kWarm})
+    error = std::max(error, composed(vocab, rule, shape, params, horizon, 10));
   return error;
 }
 
@@ -84,12 +89,15 @@ TEST_CASE("whole pipelines over several rounds: uniform draws and state count") 
     Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
     return whole_distribution(run, target, kPlain, prompt_for(vocab), horizon).error;
   };
-  CHECK(whole(2, Rejection{}, DistinctPair{.depth = 2}, 3) < 1e-12);
-  CHECK(whole(3, Rejection{}, DistinctPair{}, 3) < 1e-12);
-  CHECK(whole(2, Rejection{}, IidPair{.depth = 2}, 2) < 1e-12);
-  CHECK(whole(2, Traversal{}, DistinctPair{.depth = 2}, 3) < 1e-12);
-  CHECK(whole(3, Traversal{}, DistinctPair{}, 3) < 1e-12);
-  CHECK(whole(3, Sampling{}, DrawnThenChosen{.pick = 1}, 3) < 1e-12);
+  for (const bool wide : {false, true}) {
+    const ThreeTiles tiles(wide);
+    CHECK(whole(2, Rejection{}, DistinctPair{.depth = 2}, 3) < 1e-12);
+    CHECK(whole(3, Rejection{}, DistinctPair{}, 3) < 1e-12);
+    CHECK(whole(2, Rejection{}, IidPair{.depth = 2}, 2) < 1e-12);
+    CHECK(whole(2, Traversal{}, DistinctPair{.depth = 2}, 3) < 1e-12);
+    CHECK(whole(3, Traversal{}, DistinctPair{}, 3) < 1e-12);
+    CHECK(whole(3, Sampling{}, DrawnThenChosen{.pick = 1}, 3) < 1e-12);
+  }
 }
 
 TEST_CASE("more siblings, more accepted") {

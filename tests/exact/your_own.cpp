@@ -35,7 +35,7 @@ struct Damped {
       const double ratio = std::min(1.0, p(x) / tree.draft_prob(child, x));
       if (!rng.accept(damping * ratio, tree.accept_key(child))) {
         // Mass left: 1 - damping * (1 - r), r the residual's: p with probability (1 - damping) of it.
-        detail::Residual& residual = target.residual(p);
+        auto residual = target.residual(p);
         const double left = residual.reject(tree, child), whole = 1 - damping, rest = damping * left;
         if (!forgets && rng.accept(whole / (whole + rest), tree.own_key(child, 0)))
           out.next_token = target.sample(p, tree.sample_key(at), rng);

@@ -55,6 +55,7 @@ double distance(const TextDistribution& distribution, const Target& target,
     for (const auto& [text, weight] : want) {
       const std::vector<double> p = distribution_after(target, text, params);
       for (std::size_t x = 0; x < p.size(); ++x) {
+        if (p[x] == 0) continue;
         std::vector<Token> next = text;
         next.push_back(static_cast<Token>(x));
         longer[next] = weight * p[x];

@@ -11,6 +11,8 @@
 
 #include <specula/random_source.hpp>
 
+#include "draw_weights.hpp"
+
 namespace specula_test {
 
 /// How uniform draws are identified. `key` is correct. The others are mistakes that tests must detect:
@@ -40,22 +42,31 @@ class ExactRandom {
 
   bool accept(double probability, const specula::RandomKey& key) {
     const double p = std::clamp(probability, 0.0, 1.0);
-    return pick({p, 1 - p}, key) == 0;
+    return pick({{0, p}, {1, 1 - p}}, key) == 0;
   }
+  /// Throws std::logic_error if production, which reads tile_masses() and fill(), would draw by other weights
+  /// than weights(x), by which this enumerates.
   template <class Weights>
   specula::Token draw(const Weights& weights, const specula::RandomKey& key) {
     static_assert(specula::DrawWeights<Weights>);  // as PhiloxRandom requires
-    std::vector<double> p(static_cast<std::size_t>(weights.vocab()));
+    std::vector<TokenWeight> p;
+    if (depth_ == trail_.size()) {
+      p = agreed_weights(weights);
+    } else {  // a replay: the tokens that have a weight are known
+      for (const TokenWeight& known : trail_[depth_].distribution)
+        if (known.token < weights.vocab()) p.push_back({known.token, weights(known.token)});
+      expect_masses(weights, p);
+    }
     double total = 0;
-    for (std::size_t x = 0; x < p.size(); ++x) total += p[x] = weights(static_cast<specula::Token>(x));
+    for (const TokenWeight& w : p) total += w.weight;
     if (!(total > 0)) throw std::logic_error("ExactRandom: empty weights");
-    for (double& x : p) x /= total;
-    return static_cast<specula::Token>(pick(p, key));
+    for (TokenWeight& w : p) w.weight /= total;
+    return pick(p, key);
   }
 
  private:
   struct Branch {
-    int value;
+    specula::Token value;
     double probability, low, high;
   };
   using Key = std::tuple<std::int32_t, std::int32_t, int, std::uint32_t>;
@@ -63,7 +74,7 @@ class ExactRandom {
     std::size_t branch;
     std::vector<Branch> branches;
     Key place;
-    std::vector<double> distribution;
+    std::vector<TokenWeight> distribution;
   };
 
   /// Whether the key's index is a counter that this enumerator leaves out.
@@ -73,7 +84,12 @@ class ExactRandom {
            (stream == RandomStream::draft || stream == RandomStream::review_accept ||
             stream == RandomStream::review_residual);
   }
-  int pick(const std::vector<double>& distribution, const specula::RandomKey& key) {
+  static bool same(const std::vector<TokenWeight>& a, const std::vector<TokenWeight>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TokenWeight& x, const TokenWeight& y) {
+      return x.token == y.token && x.weight == y.weight;
+    });
+  }
+  specula::Token pick(const std::vector<TokenWeight>& distribution, const specula::RandomKey& key) {
     const Key place{key.position, keying_ == RandomKeying::key_without_origin ? 0 : key.origin,
                     static_cast<int>(key.stream), counts(key.stream) ? 0 : key.index};
     std::pair<double, double>* uniform = nullptr;
@@ -86,16 +102,16 @@ class ExactRandom {
       Choice choice{0, {}, place, distribution};
       const double low = uniform ? uniform->first : 0, high = uniform ? uniform->second : 1;
       double sum = 0;
-      for (std::size_t v = 0; v < distribution.size(); ++v) {
-        const double a = std::max(low, sum), b = std::min(high, sum + distribution[v]);
-        sum += distribution[v];
-        if (b - a > 1e-15) choice.branches.push_back({static_cast<int>(v), (b - a) / (high - low), a, b});
+      for (const auto& [token, p] : distribution) {
+        const double a = std::max(low, sum), b = std::min(high, sum + p);
+        sum += p;
+        if (b - a > 1e-15) choice.branches.push_back({token, (b - a) / (high - low), a, b});
       }
       if (choice.branches.empty()) throw std::logic_error("ExactRandom: no outcome is possible");
       trail_.push_back(std::move(choice));
     }
     const Choice& choice = trail_[depth_++];
-    if (choice.place != place || choice.distribution != distribution)
+    if (choice.place != place || !same(choice.distribution, distribution))
       throw std::logic_error("ExactRandom: a replay asked something else; state survived start()");
     const Branch& branch = choice.branches[choice.branch];
     weight_ *= branch.probability;

@@ -2,10 +2,12 @@
 // wrong cache changes them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <specula/concepts.hpp>
@@ -20,13 +22,41 @@ using specula::Nodes;
 using specula::Token;
 using specula::Tokens;
 
+/// While it lives, the vocabularies of toy models span three tiles: their few tokens lie apart, in the first
+/// tile, in the last and, if there are three, in between; all others are impossible. The texts are the same
+/// but for the names of the tokens.
+class ThreeTiles {
+ public:
+  explicit ThreeTiles(bool on = true) : before_(std::exchange(on_, on)) {}
+  ~ThreeTiles() { on_ = before_; }
+  ThreeTiles(const ThreeTiles&) = delete;
+  ThreeTiles& operator=(const ThreeTiles&) = delete;
+
+  /// The distance between the tokens of a toy model that has `tokens`.
+  static std::int32_t apart(std::int32_t tokens) {
+    return on_ && tokens > 1 ? (1024 + tokens - 1) / (tokens - 1) : 1;
+  }
+
+ private:
+  inline static bool on_ = false;
+  bool before_;
+};
+
+/// Token i of a toy model that has `tokens`.
+inline Token toy_token(std::int32_t i, std::int32_t tokens) { return i * ThreeTiles::apart(tokens); }
+
 class ToyModel {
  public:
-  explicit ToyModel(std::int32_t vocab, std::uint64_t seed, float scale = 2.0f, std::int32_t capacity = 64)
-      : vocab_(vocab), capacity_(capacity), seed_(seed), scale_(scale) {
+  /// A model of `tokens` tokens.
+  explicit ToyModel(std::int32_t tokens, std::uint64_t seed, float scale = 2.0f, std::int32_t capacity = 64)
+      : apart_(ThreeTiles::apart(tokens)),
+        vocab_((tokens - 1) * apart_ + 1),
+        capacity_(capacity),
+        seed_(seed),
+        scale_(scale) {
     cache_.reserve(static_cast<std::size_t>(capacity));
     nodes_.reserve(static_cast<std::size_t>(capacity));
-    rows_.reserve(static_cast<std::size_t>(capacity) * static_cast<std::size_t>(vocab));
+    rows_.reserve(static_cast<std::size_t>(capacity) * static_cast<std::size_t>(vocab_));
   }
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t size() const { return static_cast<std::int32_t>(cache_.size()); }
@@ -82,12 +112,14 @@ class ToyModel {
 
   /// Logits after `... before, last`; `out` holds vocab floats.
   void row(Token before, Token last, float* out) const {
-    for (Token x = 0; x < vocab_; ++x) {
-      std::uint64_t h = seed_ * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(before + 1) * 1000003ull +
-                        static_cast<std::uint64_t>(last + 1) * 7919ull +
-                        static_cast<std::uint64_t>(x) * 104729ull;
+    if (apart_ > 1) std::fill_n(out, vocab_, -std::numeric_limits<float>::infinity());
+    const std::int32_t first = before < 0 ? before : before / apart_, second = last / apart_;
+    for (std::int32_t i = 0; i * apart_ < vocab_; ++i) {
+      std::uint64_t h = seed_ * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(first + 1) * 1000003ull +
+                        static_cast<std::uint64_t>(second + 1) * 7919ull +
+                        static_cast<std::uint64_t>(i) * 104729ull;
       h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
-      out[x] = offset + scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
+      out[i * apart_] = offset + scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
     }
   }
   const std::vector<Token>& cache() const { return cache_; }
@@ -109,7 +141,7 @@ class ToyModel {
   static void require(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(what);
   }
-  std::int32_t vocab_, capacity_;
+  std::int32_t apart_, vocab_, capacity_;
   std::uint64_t seed_;
   float scale_;
   std::vector<Token> cache_;

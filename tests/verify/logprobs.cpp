@@ -46,8 +46,15 @@ TEST_CASE("emitted tokens and the likeliest ones, best first, from rows computed
     REQUIRE(got.top(1).size() == 2);  // no other logit is finite
     CHECK(got.top(1)[0].token == 1);
     CHECK(got.first(1).size() == 1);
-    recorder.clear();
+    const Logprobs part = got.first(1);
+    recorder.clear();  // as each round does
     CHECK(recorder.view().size() == 0);
+    CHECK_THROWS_WITH_AS((void)got.size(),
+                         "a view of log-probabilities is stale: another round was run since",
+                         std::logic_error);
+    CHECK_THROWS_AS((void)got[0], std::logic_error);
+    CHECK_THROWS_AS((void)got.top(0), std::logic_error);
+    CHECK_THROWS_AS((void)part.first(1), std::logic_error);
   }
 }
 

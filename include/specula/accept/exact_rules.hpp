@@ -58,7 +58,7 @@ class SequenceVerifier : public SequenceState {
  public:
   /// Requires a tree that passed target.check() or check_for().
   SequenceVerifier(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out)
-      : SequenceState(tree, out), target_(target), rng_(rng) {}
+      : SequenceState(tree, out), target_(target), rng_(rng), states_(target.node_states()) {}
 
   Distribution distribution(NodeId node, int) const { return target_[node]; }
   Token argmax(NodeId node, int) const { return target_.argmax(node); }
@@ -76,23 +76,23 @@ class SequenceVerifier : public SequenceState {
   NodeId accept_chain() const { return 0; }
 
   void start_residual(NodeId node, const Distribution& distribution, int tried) {
-    residual_ = &target_.residual(distribution);
+    residual_ = target_.residual(distribution);
     residual_node_ = node;
     next_ = tree_.first_child(node);
     for (; tried > 0; --tried, next_ = tree_.next_sibling(next_))
-      if (state(next_).keep > 0) residual_->redo(tree_, {next_, state(next_).keep, state(next_).total});
+      if (state(next_).keep > 0) residual_.redo(tree_, {next_, state(next_).keep, state(next_).total});
   }
-  double residual_prob(NodeId child) const { return residual_->prob(tree_.token(child)); }
+  double residual_prob(NodeId child) const { return residual_.prob(tree_.token(child)); }
   double reject(double weight) {
     const NodeId child = next_;
     next_ = tree_.next_sibling(child);
-    const double left = residual_->reject(tree_, child, weight);
+    const double left = residual_.reject(tree_, child, weight);
     NodeState& rejected = state_of(child);
-    rejected.keep = left > 0 ? residual_->last_step().keep : 0;
+    rejected.keep = left > 0 ? residual_.last_step().keep : 0;
     rejected.total = left;
     return left;
   }
-  Token sample_residual(int) { return rng_.draw(residual_->measured(), tree_.residual_key(residual_node_)); }
+  Token sample_residual(int) { return rng_.draw(residual_.measured(), tree_.residual_key(residual_node_)); }
 
   const NodeState& state(NodeId node) const { return state_of(node); }
   template <class Change>
@@ -101,13 +101,12 @@ class SequenceVerifier : public SequenceState {
   }
 
  private:
-  NodeState& state_of(NodeId node) const {
-    return target_.node_states(tree_)[static_cast<std::size_t>(node)];
-  }
+  NodeState& state_of(NodeId node) const { return states_[node]; }
 
   const TargetDistributions& target_;
   Rng& rng_;
-  Residual* residual_ = nullptr;
+  NodeStates states_;
+  ResidualView residual_;
   NodeId residual_node_ = kNoParent, next_ = kNoParent;  // next_: the child that reject() takes next
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 
 #include "specula/accept/target_distributions.hpp"
@@ -39,7 +40,7 @@ struct KSeq {
       const Distribution distribution = target[from];
       const bool points = first != kNoParent && tree.draft_distribution(first).is_point();
       const double rho = points ? 1 : threshold(tree, from, target, distribution);
-      detail::Residual* left = nullptr;
+      std::optional<detail::ResidualView> left;
       at = kNoParent;
       tree.children(from, [&](NodeId c) {
         const Token token = tree.token(c);
@@ -49,7 +50,7 @@ struct KSeq {
           return false;
         }
         if (points) {
-          if (!left) left = &target.residual(distribution);
+          if (!left) left = target.residual(distribution);
           left->reject(tree, c);
         }
         return true;
@@ -60,7 +61,7 @@ struct KSeq {
         out.next_token = target.sample(distribution, tree.sample_key(from), rng);
       } else {
         if (!left) {
-          left = &target.residual(distribution);
+          left = target.residual(distribution);
           left->reject(tree, first, 1 / rho);
         }
         out.next_token = rng.draw(left->measured(), tree.residual_key(from));

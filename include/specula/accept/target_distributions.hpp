@@ -16,6 +16,7 @@
 #include "specula/base/fields.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/model/expect_rows.hpp"
+#include "specula/model/view_guard.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/rows.hpp"
 #include "specula/sampling_params.hpp"
@@ -118,9 +119,15 @@ class Residual {
   /// Probability of `token` under the residual.
   double prob(Token token) const { return (*this)(token) / total_; }
 
-  // The interface of Rng::draw's weights, after measured(): weights up to the factor total().
+  // The interface of Rng::draw's weights: weights up to the factor total().
   std::int32_t vocab() const { return vocab_; }
-  std::span<const double> tile_masses() const { return masses_; }
+  /// Throws std::logic_error before measured(), if no rejection has computed the masses: they would be those
+  /// of an earlier residual.
+  std::span<const double> tile_masses() const {
+    if (!measured_)
+      throw std::logic_error("a draw from a residual whose tiles were not measured: draw from measured()");
+    return masses_;
+  }
   double operator()(Token token) const {
     double w = target_(token);
     for (const Step& s : steps_) w = std::max(0.0, s.keep * w - tree_->draft_prob(s.node, token));
@@ -170,12 +177,67 @@ class Residual {
   bool measured_ = false;
 };
 
+/// The residual that TargetDistributions::residual() hands out; its members are those of Residual. There is
+/// one: once another is started, every member throws std::logic_error.
+class ResidualView {
+ public:
+  /// Without a residual: every member throws.
+  ResidualView() = default;
+  ResidualView(Residual& residual, ViewGuard guard) : residual_(&residual), guard_(guard) {}
+
+  const Residual::Step& last_step() const { return current().last_step(); }
+  void redo(const TokenTree& tree, const Residual::Step& step) { current().redo(tree, step); }
+  double reject(const TokenTree& tree, NodeId node, double weight = 1) {
+    return current().reject(tree, node, weight);
+  }
+  const ResidualView& measured() {
+    current().measured();
+    return *this;
+  }
+  double total() const { return current().total(); }
+  double prob(Token token) const { return current().prob(token); }
+
+  std::int32_t vocab() const { return current().vocab(); }
+  std::span<const double> tile_masses() const { return current().tile_masses(); }
+  double operator()(Token token) const { return current()(token); }
+  void fill(std::int32_t tile, float* weights) const { current().fill(tile, weights); }
+
+ private:
+  Residual& current() const {
+    (guard_.check)("a residual", "another was started since");
+    return *residual_;
+  }
+  Residual* residual_ = nullptr;
+  ViewGuard guard_;
+};
+
 /// Per-node state of rules that return to a node.
 struct NodeState {
+  NodeState() = default;
+  explicit NodeState(std::uint64_t of) : verification(of) {}
+
   Distribution distribution;  // p after the node, if has_distribution
   bool has_distribution = false;
   double weight = 1;           // the mass that a rule carries to the node
   double keep = 0, total = 0;  // of its rejection, see Residual::Step; keep 0: no rejection that left mass
+  std::uint64_t verification = 0;  // that it belongs to; the workspace numbers them from 1
+};
+
+/// The states of a tree's nodes in one verification: a state that an earlier one has left is replaced by a
+/// new one when it is first asked for.
+class NodeStates {
+ public:
+  NodeStates(NodeState* states, std::uint64_t verification) : states_(states), verification_(verification) {}
+
+  NodeState& operator[](NodeId node) const {
+    NodeState& state = states_[node];
+    if (state.verification != verification_) state = NodeState(verification_);
+    return state;
+  }
+
+ private:
+  NodeState* states_;  // (nodes)
+  std::uint64_t verification_;
 };
 
 }  // namespace detail
@@ -198,14 +260,29 @@ class VerifyWorkspace {
     detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMostNodes);
     return vocab;
   }
+  /// Begins a verification, of other rows: no view and no state of an earlier one is of use. Returns its
+  /// number.
+  std::uint64_t begin() {
+    forget();
+    residuals_.next();
+    return ++verifications_;
+  }
   Distribution scan(std::span<const float> row, const SamplingParams& params) {
     if (params.greedy()) return scan_.distribution(row, params);  // does not change masses_
-    scanned_ = {};                                                // in case scan_ throws
+    forget();                                                     // scan_ may throw
     return scanned_ = scan_.weights(row, params, masses_).distribution;
   }
-  void measure(const Distribution& distribution) {
-    scan_.weights(distribution, masses_);
-    scanned_ = distribution;
+  detail::TokenWeights weights(const Distribution& distribution) {
+    if (masses_of(distribution).empty()) {
+      forget();
+      scan_.weights(distribution, masses_);
+      scanned_ = distribution;
+    }
+    return {distribution, scan_.vocab(), masses_, detail::ViewGuard(writes_)};
+  }
+  void forget() {
+    scanned_ = {};
+    writes_.next();
   }
   /// Empty unless masses_ belong to `distribution`.
   std::span<const double> masses_of(const Distribution& distribution) const {
@@ -217,12 +294,17 @@ class VerifyWorkspace {
   detail::RowScan scan_;
   std::vector<double> masses_;  // (ceil(V / 512)) of scanned_
   Distribution scanned_;
+  detail::ChangeCount writes_;  // of masses_
   detail::Residual residual_;
+  detail::ChangeCount residuals_;  // started
+  std::uint64_t verifications_ = 0;
   std::vector<detail::NodeState> node_states_;
 };
 
 /// Row i of `rows` is the target's logits after node i. A row is read only when its distribution is
-/// requested.
+/// requested. What it hands out are values, except weights(), which ends when another row is read,
+/// residual(), which ends when another is started, and node_state(); the first two throw std::logic_error
+/// when they are used later. One workspace serves one TargetDistributions at a time, and its copies.
 class TargetDistributions {
  public:
   /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary,
@@ -234,6 +316,7 @@ class TargetDistributions {
     if (rows.vocab != workspace.scan_.vocab())
       throw std::invalid_argument("TargetDistributions: rows of " + std::to_string(rows.vocab) +
                                   " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
+    verification_ = workspace.begin();
   }
 
   /// Throws std::invalid_argument unless there is a row per node of `tree`, over the same vocabulary, and
@@ -266,8 +349,8 @@ class TargetDistributions {
     return all;
   }
 
-  /// p after `node`. Cost: one row read. Throws std::runtime_error naming the node if the row holds NaN or
-  /// is empty.
+  /// p after `node`, a value. Cost: one row read, which ends weights(). Throws std::runtime_error naming the
+  /// node if the row holds NaN or is empty.
   Distribution operator[](NodeId node) const {
     return named(node, [&] { return work_->scan(rows_.row(node), params_); });
   }
@@ -281,10 +364,12 @@ class TargetDistributions {
   Token argmax(NodeId node) const {
     return named(node, [&] { return work_->scan_.argmax(rows_.row(node)); });
   }
-  /// `distribution`, which must be no point mass, as weights for a draw; free if operator[] returned it last.
+  /// `distribution`, which must be no point mass, as weights for a draw. They are a view of the workspace,
+  /// which the next row that is read overwrites (operator[], distribution(), weights() or sample() of another
+  /// distribution): used after that, they throw std::logic_error. Cost: none if operator[] or distribution()
+  /// returned it last, else a row read.
   detail::TokenWeights weights(const Distribution& distribution) const {
-    if (work_->masses_of(distribution).empty()) work_->measure(distribution);
-    return {distribution, work_->scan_.vocab(), work_->masses_};
+    return work_->weights(distribution);
   }
 
   /// A token from `distribution`: its point, or a draw at `key`.
@@ -293,17 +378,16 @@ class TargetDistributions {
     return distribution.is_point() ? distribution.point : rng.draw(weights(distribution), key);
   }
 
-  /// The residual of p, from which rejections subtract. One at a time: a second call ends the first. Reads
-  /// nothing.
-  detail::Residual& residual(const Distribution& distribution) const {
+  /// The residual of p, from which rejections subtract. One at a time: after a second call the first residual
+  /// throws std::logic_error. Reads nothing.
+  detail::ResidualView residual(const Distribution& distribution) const {
     work_->residual_.start(distribution, work_->masses_of(distribution));
-    return work_->residual_;
+    work_->residuals_.next();
+    return {work_->residual_, detail::ViewGuard(work_->residuals_)};
   }
 
-  /// The states (N) of the nodes of `tree`, as of the last verification. Requires that `tree` passed check().
-  std::span<detail::NodeState> node_states(const TokenTree& tree) const {
-    return std::span(work_->node_states_).first(static_cast<std::size_t>(tree.size()));
-  }
+  /// The states of the nodes of a tree that passed check(), new in each verification.
+  detail::NodeStates node_states() const { return {work_->node_states_.data(), verification_}; }
 
   const SamplingParams& params() const { return params_; }  ///< of the text
 
@@ -320,6 +404,7 @@ class TargetDistributions {
   LogitsView rows_;
   SamplingParams params_;
   VerifyWorkspace* work_;
+  std::uint64_t verification_ = 0;  // its number in the workspace
   bool lossy_ = false;
 };
 

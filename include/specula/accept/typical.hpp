@@ -24,8 +24,9 @@ inline double entropy(const TokenWeights& weights) {
   const double top = static_cast<double>(distribution.shift), more = distribution.log_z / distribution.inv_t;
   std::array<float, kTile> w, padding;
   std::array<double, 16> sums{};  // independent sums, so that additions overlap
+  const std::span<const double> masses = weights.tile_masses();
   for (std::int32_t t = 0; t < tile_count(weights.vocab()); ++t) {
-    if (!(weights.masses[static_cast<std::size_t>(t)] > 0)) continue;
+    if (!(masses[static_cast<std::size_t>(t)] > 0)) continue;
     const float* logits = tile_at(distribution.logits, weights.vocab(), t, padding);
     weights.fill(t, w.data());
     for (std::size_t i = 0; i < w.size(); i += sums.size())
@@ -66,33 +67,28 @@ class Typical {
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
     out.clear();
-    const std::span<detail::NodeState> node_states = target.node_states(tree);
-    const auto state = [&](NodeId node) -> detail::NodeState& {
-      return node_states[static_cast<std::size_t>(node)];
-    };
+    const detail::NodeStates states = target.node_states();
     // Parents come before their children. A state's weight is 1 if its node is accepted.
-    state(0) = {};
     NodeId deepest = 0;
     for (NodeId node = 0; node < tree.size(); ++node) {
-      const bool accepted = state(node).weight > 0;
+      const bool accepted = states[node].weight > 0;
       if (accepted && tree.depth(node) > tree.depth(deepest)) deepest = node;
       if (tree.first_child(node) == kNoParent) continue;
       double least = 0;
       if (accepted) {
-        state(node).distribution = target[node];
-        state(node).has_distribution = true;
-        least = threshold(target, state(node).distribution);
+        states[node].distribution = target[node];
+        states[node].has_distribution = true;
+        least = threshold(target, states[node].distribution);
       }
       tree.children(node, [&](NodeId c) {
-        state(c) = {};
-        state(c).weight = accepted && state(node).distribution(tree.token(c)) > least ? 1 : 0;
+        states[c].weight = accepted && states[node].distribution(tree.token(c)) > least ? 1 : 0;
         return true;
       });
     }
     out.accepted.clear();
     for (NodeId n = deepest; n != kNoParent; n = tree.parent(n)) out.accepted.push_back(n);
     std::reverse(out.accepted.begin(), out.accepted.end());
-    const detail::NodeState& last = state(deepest);
+    const detail::NodeState& last = states[deepest];
     out.next_token = target.sample(last.has_distribution ? last.distribution : target[deepest],
                                    tree.sample_key(deepest), rng);
   }

@@ -18,7 +18,8 @@ class DistinctWeights {
  public:
   DistinctWeights(const Tree& tree, NodeId parent, const TokenWeights& base, std::span<double> masses)
       : tree_(tree), parent_(parent), base_(base), masses_(masses) {
-    std::copy(base_.masses.begin(), base_.masses.end(), masses_.begin());
+    const std::span<const double> all = base_.tile_masses();
+    std::copy(all.begin(), all.end(), masses_.begin());
     tree.children(parent, [&](NodeId c) {
       const std::int32_t tile = tree.token(c) / kTile;
       masses_[static_cast<std::size_t>(tile)] = tile_mass(*this, tile);

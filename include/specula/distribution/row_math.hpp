@@ -45,15 +45,19 @@ inline const RowKernels& kernels() {
 
 inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + kTile - 1) / kTile; }
 
-/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and padded
-/// with -infinity.
-inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
-                            std::array<float, kTile>& padding) {
-  const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
-  if (count == kTile) return row + begin;
-  std::copy_n(row + begin, count, padding.begin());
+/// `count` logits, fewer than a tile, copied to `padding` and padded with -infinity.
+[[gnu::noinline]] inline const float* padded_tile(const float* logits, std::int32_t count,
+                                                  std::array<float, kTile>& padding) {
+  std::copy_n(logits, count, padding.begin());
   std::fill(padding.begin() + count, padding.end(), -std::numeric_limits<float>::infinity());
   return padding.data();
+}
+/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and padded
+/// with -infinity.
+[[gnu::always_inline]] inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
+                                                   std::array<float, kTile>& padding) {
+  const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
+  return count == kTile ? row + begin : padded_tile(row + begin, count, padding);
 }
 
 /// 2^d for d <= 0; integers without a library call.

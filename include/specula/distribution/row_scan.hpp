@@ -15,6 +15,7 @@
 #include "specula/base/fields.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/distribution/truncation.hpp"
+#include "specula/model/view_guard.hpp"
 #include "specula/rows.hpp"
 #include "specula/sampling_params.hpp"
 
@@ -32,16 +33,39 @@ inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std:
   kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
 }
 
-/// A scanned row: its distribution with the masses of its tiles, as weights for Rng::draw.
-struct TokenWeights {
+/// A scanned row: its distribution with the masses of its tiles, as weights for Rng::draw. The masses are a
+/// view of a workspace: once that is written again, operator(), tile_masses() and fill() throw
+/// std::logic_error, whatever the vocabulary.
+class TokenWeights {
+ public:
   Distribution distribution;
-  std::int32_t vocab_size;
-  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`; empty for a point mass
 
-  std::int32_t vocab() const { return vocab_size; }
-  double operator()(Token token) const { return distribution(token); }
-  std::span<const double> tile_masses() const { return masses; }
-  void fill(std::int32_t tile, float* weights) const { fill_tile(distribution, vocab_size, tile, weights); }
+  /// `masses` (ceil(V / 512)) are of `distribution`; empty for a point mass. `guard` is of their memory;
+  /// none: it is not written again while this is used.
+  TokenWeights(const Distribution& of, std::int32_t vocab, std::span<const double> masses,
+               ViewGuard guard = {})
+      : distribution(of), vocab_(vocab), masses_(masses), guard_(guard) {}
+
+  std::int32_t vocab() const { return vocab_; }
+  double operator()(Token token) const {
+    expect_current();
+    return distribution(token);
+  }
+  std::span<const double> tile_masses() const {
+    expect_current();
+    return masses_;
+  }
+  void fill(std::int32_t tile, float* weights) const {
+    expect_current();
+    fill_tile(distribution, vocab_, tile, weights);
+  }
+
+ private:
+  void expect_current() const { guard_.expect_current("a view of weights", "another row was read since"); }
+
+  std::int32_t vocab_;
+  std::span<const double> masses_;
+  ViewGuard guard_;
 };
 
 /// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact
@@ -64,8 +88,8 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
 /// logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
 ///
 /// Where a function takes `masses`, (ceil(V / 512)), it writes the tile masses there, and the result refers
-/// to them. If `masses` is empty it writes into the workspace, where they are valid until the next call. It
-/// throws std::invalid_argument if their number differs.
+/// to them. If `masses` is empty it writes into the workspace, and the result throws std::logic_error after
+/// the next call that does so. It throws std::invalid_argument if their number differs.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -81,7 +105,8 @@ class RowScan {
   TokenWeights weights(std::span<const float> row, const SamplingParams& params,
                        std::span<double> masses = {}) {
     if (params.greedy()) return {Distribution::at(argmax(row)), vocab_, {}};
-    masses = place(masses);
+    const Place place = place_for(masses);
+    masses = place.masses;
     Distribution distribution;
     distribution.logits = row.data();
     distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
@@ -96,7 +121,7 @@ class RowScan {
       distribution.log_z += std::log(kept);
       normalise(masses, kept);
     }
-    return {distribution, vocab_, masses};
+    return {distribution, vocab_, masses, place.guard};
   }
   /// The distribution alone, at the same cost.
   Distribution distribution(std::span<const float> row, const SamplingParams& params) {
@@ -106,9 +131,9 @@ class RowScan {
   /// The tile masses of any distribution over a row. Requires that it is no point mass. Cost: one read of the
   /// row.
   TokenWeights weights(const Distribution& distribution, std::span<double> masses = {}) {
-    masses = place(masses);
-    measure(distribution, masses, [](std::size_t) { return false; });
-    return {distribution, vocab_, masses};
+    const Place place = place_for(masses);
+    measure(distribution, place.masses, [](std::size_t) { return false; });
+    return {distribution, vocab_, place.masses, place.guard};
   }
 
   /// argmax: the first of the largest logits. Cost: one read of the row.
@@ -131,7 +156,7 @@ class RowScan {
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
-    return {first(row, tile, best), prob(-log_sum(masses_))};
+    return {first(row, tile, best), prob(-log_sum(place_for({}).masses))};
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many are above
@@ -141,7 +166,7 @@ class RowScan {
   std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
     if (out.empty()) return 0;
     const float best = scan(row, 1.0);
-    const double log_z = log_sum(masses_);
+    const double log_z = log_sum(place_for({}).masses);
     std::size_t found = 0;
     // few logits are within a small gap of the best
     for (const float gap : {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {
@@ -153,12 +178,20 @@ class RowScan {
   }
 
  private:
-  std::span<double> place(std::span<double> masses) {
-    if (masses.empty()) return masses_;
+  /// Where masses are written, and for the workspace's own a guard of what is written now.
+  struct Place {
+    std::span<double> masses;
+    ViewGuard guard;
+  };
+  Place place_for(std::span<double> masses) {
+    if (masses.empty()) {
+      writes_.next();
+      return {masses_, ViewGuard(writes_)};
+    }
     if (masses.size() != masses_.size())
       throw std::invalid_argument("room for " + std::to_string(masses.size()) + " tile masses, a row has " +
                                   std::to_string(masses_.size()) + " tiles");
-    return masses;
+    return {masses, {}};
   }
   /// At most 1 in spite of rounding, so that products along a path never rise.
   static double prob(double log) { return std::min(1.0, std::exp(log)); }
@@ -274,6 +307,7 @@ class RowScan {
   std::int32_t vocab_;
   std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
   std::vector<double> masses_;    // (ceil(V / 512)), if the caller passes no memory for them
+  ChangeCount writes_;            // of masses_
   Truncation truncation_;
 };
 

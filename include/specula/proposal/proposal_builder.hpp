@@ -264,7 +264,8 @@ class ProposalBuilder : public TokenTree {
     if (!(scanned_ == distribution)) {
       scanned_ = {};
       double sum = 0;
-      for (const double mass : scan_.weights(distribution, masses_).masses) sum += mass;
+      scan_.weights(distribution, masses_);
+      for (const double mass : masses_) sum += mass;
       if (!(std::abs(sum - 1) < 1e-3))
         throw std::invalid_argument("ProposalBuilder: the distribution after node " + std::to_string(parent) +
                                     " adds up to " + detail::number(sum) +

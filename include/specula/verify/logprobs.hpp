@@ -11,6 +11,7 @@
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/fields.hpp"
 #include "specula/distribution/row_scan.hpp"
+#include "specula/model/view_guard.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/rows.hpp"
 #include "specula/sampling_params.hpp"
@@ -33,32 +34,39 @@ struct TokenLogprob {
   double logprob = -std::numeric_limits<double>::infinity();  ///< in nats
 };
 
-/// The log-probabilities of a round's tokens, in the order of step(). Not owned; valid until the next
-/// round.
+/// The log-probabilities of a round's tokens, in the order of step(). Not owned; valid until the next round.
+/// After that every member throws std::logic_error.
 class Logprobs {
  public:
   Logprobs() = default;
-  /// `entries` (tokens, 1 + top): the emitted token, then the likeliest.
-  Logprobs(std::span<const TokenLogprob> entries, std::size_t top) : entries_(entries), width_(1 + top) {}
+  /// `entries` (tokens, 1 + top): the emitted token, then the likeliest. `guard` is of their memory; none: it
+  /// is not written again while this is used.
+  Logprobs(std::span<const TokenLogprob> entries, std::size_t top, detail::ViewGuard guard = {})
+      : entries_(entries), width_(1 + top), guard_(guard) {}
 
-  std::size_t size() const { return entries_.size() / width_; }  ///< emitted tokens
+  std::size_t size() const { return current().size() / width_; }  ///< emitted tokens
   /// The i-th token.
-  const TokenLogprob& operator[](std::size_t i) const { return entries_[i * width_]; }
+  const TokenLogprob& operator[](std::size_t i) const { return current()[i * width_]; }
   /// The likeliest tokens at the i-th token's position, best first, ties to the lower token. Fewer than
   /// requested if fewer logits are above -infinity.
   std::span<const TokenLogprob> top(std::size_t i) const {
-    const auto all = entries_.subspan(i * width_ + 1, width_ - 1);
+    const auto all = current().subspan(i * width_ + 1, width_ - 1);
     const auto end = std::find_if(all.begin(), all.end(), [](const auto& t) { return t.token == kNoToken; });
     return all.first(static_cast<std::size_t>(end - all.begin()));
   }
   /// The log-probabilities of the first `tokens` tokens, or of all if there are fewer.
   Logprobs first(std::size_t tokens) const {
-    return {entries_.first(std::min(tokens, size()) * width_), width_ - 1};
+    return {current().first(std::min(tokens, size()) * width_), width_ - 1, guard_};
   }
 
  private:
+  std::span<const TokenLogprob> current() const {
+    guard_.expect_current("a view of log-probabilities", "another round was run since");
+    return entries_;
+  }
   std::span<const TokenLogprob> entries_;
   std::size_t width_ = 1;
+  detail::ViewGuard guard_;
 };
 
 namespace detail {
@@ -82,8 +90,11 @@ class LogprobRecorder {
   }
 
   void reserve(std::size_t tokens) { entries_.reserve(tokens * (1 + likeliest_.size())); }
-  void clear() { entries_.clear(); }
-  Logprobs view() const { return {entries_, likeliest_.size()}; }
+  void clear() {
+    entries_.clear();
+    writes_.next();
+  }
+  Logprobs view() const { return {entries_, likeliest_.size(), ViewGuard(writes_)}; }
 
   const LogprobOptions& options() const { return options_; }
 
@@ -109,6 +120,7 @@ class LogprobRecorder {
   RowScan scan_;
   std::vector<Top> likeliest_;         // (top)
   std::vector<TokenLogprob> entries_;  // (tokens, 1 + top)
+  ChangeCount writes_;                 // of entries_
 };
 
 }  // namespace detail
