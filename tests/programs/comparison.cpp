@@ -162,15 +162,14 @@ TEST_CASE("figures of a run with known counts and times") {
   CHECK(f.tau == doctest::Approx(2.5));
   REQUIRE(f.acceptance_by_depth.size() == 2);
   CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
-  CHECK(*f.acceptance_by_depth[1] ==
-        doctest::Approx(0.75));       // the last round's second draft token is beyond the limit
+  CHECK(*f.acceptance_by_depth[1] == doctest::Approx(1.0));
   REQUIRE(f.by_context.size() == 1);  // short texts: all rounds begin with less than 64 tokens
   CHECK(f.by_context[0].rounds == 12);
   CHECK(f.by_context[0].new_tokens == 30);
   CHECK(f.by_confidence[9].proposals == 21);  // all have confidence 1; seven per prompt were emitted
   CHECK(f.by_confidence[9].accepted == 21);
   CHECK(f.by_confidence[0].proposals == 0);
-  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // four first draft tokens and four second ones
+  CHECK(f.acceptance == doctest::Approx(1.0));  // the last round's second draft token is beyond the limit
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -211,7 +210,7 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   CHECK(table.find("  4.0  ") != std::string::npos);
   CHECK(table.find("  0.50") != std::string::npos);
   CHECK(table.find("  4.000  ") != std::string::npos);
-  CHECK(table.find("  0.875  ") != std::string::npos);
+  CHECK(table.find("  1.000  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
   for (std::size_t at = 0; at < table.size(); at = table.find('\n', at) + 1)
     CHECK(table.find('\n', at) - at <= 100);
@@ -340,8 +339,7 @@ TEST_CASE("rounds by the length of their context") {
   CHECK(run.by_context[2].new_tokens == 3);  // of four tokens: the limit
 }
 
-TEST_CASE(
-    "draft tokens beyond the text's end count as neither accepted nor offered, except the one at the end") {
+TEST_CASE("draft tokens beyond the text's end count as neither accepted nor offered") {
   Chains chains({{5, 5}, {5, 3}, {4, 2}});
   using Counts = std::vector<std::int64_t>;
   const auto counts = [&](std::int32_t limit, Token stop, const Counts& offered, const Counts& accepted) {
@@ -357,18 +355,18 @@ TEST_CASE(
   // 6, 4 and 3 tokens.
   counts(13, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
   counts(100, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
-  counts(12, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});  // all except the target's own token
-  counts(11, none, {3, 3, 2, 2, 1, 0}, {3, 2, 2, 1, 1, 0});
-  counts(7, none, {2, 2, 1, 1, 1, 0}, {2, 1, 1, 1, 1, 0});
+  counts(12, none, {3, 3, 2, 2, 1, 0}, {3, 3, 2, 1, 1, 0});  // all except the target's own token
+  counts(11, none, {3, 2, 2, 2, 1, 0}, {3, 2, 2, 1, 1, 0});
+  counts(7, none, {2, 1, 1, 1, 1, 0}, {2, 1, 1, 1, 1, 0});
   counts(6, none, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
-  counts(2, none, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+  counts(2, none, {1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(0, none, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0});
   // The stop token is part of the text: here the second draft token, a last draft token, and the next token.
-  counts(100, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+  counts(100, 11, {1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(100, 14, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
   counts(100, 19, {2, 2, 2, 2, 1, 0}, {2, 2, 2, 1, 1, 0});
   // The limit and the stop token in one round: the first one counts.
-  counts(3, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+  counts(3, 11, {1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
 }
 
 TEST_CASE("why a text ended: limit, stop token, stop string, full context") {

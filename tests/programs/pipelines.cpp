@@ -129,7 +129,10 @@ void check_same_text(specula::PipelineModels& toys, const std::string& plain,
       const std::vector<Token> prompt{1, 5, static_cast<Token>(sequence), 8};
       CHECK(decode(*pipeline, prompt, settings).tokens == decode(*reference, prompt, settings).tokens);
     }
-    CHECK((pipeline->stats().proposed > 0) == !name.ends_with(":0:0"));
+    if (name.starts_with("cost-aware"))  // whether draft tokens pay depends on the clock, but it tries some
+      CHECK(pipeline->stats().draft.calls > 0);
+    else
+      CHECK((pipeline->stats().proposed > 0) == !name.ends_with(":0:0"));
   }
 }
 
