@@ -311,7 +311,7 @@ inline std::span<const PipelineEntry> registry() {
                     &prepare_dynamic_tree<kHass>},
       PipelineEntry{
           "adaptive-chain",
-          "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
+          "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|paper|heuristic][:carry=yes|no]"
           "[:draw=sampled][:rule=R]",
           "a chain that learns where to end: after a draft token of which the draft is less sure than "
           "a threshold, or "
@@ -320,7 +320,7 @@ inline std::span<const PipelineEntry> registry() {
       PipelineEntry{
           "s2d",
           "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=confidence|sample][:end=fixed|"
-          "threshold|heuristic][:draw="
+          "threshold|paper|heuristic][:draw="
           "sampled][:rule=R]",
           "a chain of a draft with exits: a token leaves at the first that is as sure as its "
           "threshold; exits: of "
@@ -328,7 +328,7 @@ inline std::span<const PipelineEntry> registry() {
           &prepare_s2d, &prepare_cost_aware_s2d},
       PipelineEntry{
           "asd",
-          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=threshold|fixed|"
+          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=paper|threshold|fixed|"
           "heuristic][:draw=sampled][:"
           "rule=R]",
           "a chain of the target itself without attention that changes little and every third layer, but the "

@@ -19,17 +19,17 @@ namespace specula::detail::pipelines {
 
 /// Parsed rule for the length of a chain.
 struct ParsedEnd {
-  std::string kind;  // fixed, threshold, heuristic
+  std::string kind;  // fixed, threshold, paper (the threshold unbounded), heuristic
   std::int32_t length = 0;
   float exit_below = 0;
   bool carry = true;
 };
 inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
   ParsedEnd end;
-  end.kind = spec.choice("end", absent, {"fixed", "threshold", "heuristic"});
+  end.kind = spec.choice("end", absent, {"fixed", "threshold", "paper", "heuristic"});
   const std::int32_t otherwise = end.kind == "fixed"       ? fixed_length
-                                 : end.kind == "threshold" ? ThresholdEnd{}.longest
-                                                           : HeuristicEnd{}.longest;
+                                 : end.kind == "heuristic" ? HeuristicEnd{}.longest
+                                                           : ThresholdEnd{}.longest;
   end.length = spec.size("length", otherwise, 1, 64);
   if (end.kind != "heuristic")
     end.exit_below = static_cast<float>(
@@ -56,11 +56,12 @@ PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S s
 template <class Make>
 PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const ParsedEnd& end, Make make) {
   const auto ending = [&]<Draw mode>() {
-    if (end.kind == "threshold")
+    if (end.kind == "threshold" || end.kind == "paper")
       return self_factory(
           spec, drafter,
-          AdaptiveChain<ThresholdEnd, mode>{.end = {.longest = end.length, .threshold = end.exit_below},
-                                            .carry = end.carry},
+          AdaptiveChain<ThresholdEnd, mode>{
+              .end = {.longest = end.length, .threshold = end.exit_below, .unbounded = end.kind == "paper"},
+              .carry = end.carry},
           make);
     if (end.kind == "heuristic")
       return self_factory(spec, drafter,
@@ -142,7 +143,7 @@ inline PipelineFactory prepare_s2d(PipelineSpec& spec) {
   return factory;
 }
 inline PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
-  const ParsedEnd end = parse_end(spec, "threshold", kDefaultChainLength);
+  const ParsedEnd end = parse_end(spec, "paper", kDefaultChainLength);
   bool measures = false;
   const auto drafter = parse_layer_skip(spec, measures);
   PipelineFactory factory = self_chain(spec, kTheTarget, end, drafter);
