@@ -53,7 +53,7 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
       out.ending = specula::FinishReason::context_full;
       break;
     }
-    Tokens fresh = pipeline.step(rng);
+    Tokens fresh = pipeline.step(rng, settings.stop);
     fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
     for (std::size_t i = 0; i < fresh.size() && !stopped; ++i) {
       const bool token =

@@ -2,6 +2,7 @@
 // and ask(), which requests the drafter's rows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -53,6 +54,17 @@ struct ProposeContext {
   SamplingParams params;            ///< the verifier's
   std::int32_t max_nodes;           ///< nodes that fit, root included
   CostModel* cost_model = nullptr;  ///< null: every draft token pays
+  Tokens stop = {};                 ///< tokens that end the text; see Limits::stop
+
+  /// Whether the text ends at a draft token, so that none should follow it. Leaving those out does not bias
+  /// the text: the token they would follow is known by then.
+  bool ends_text(Token draft_token) const {
+    return std::find(stop.begin(), stop.end(), draft_token) != stop.end();
+  }
+  /// The same for a node of the proposal. The root never ends the text: it goes on.
+  bool ends_text(const TokenTree& tree, NodeId node) const {
+    return node != 0 && ends_text(tree.token(node));
+  }
 
   /// The questions of CostModel. Without a cost model, the draft's confidence is the acceptance probability,
   /// and everything pays.

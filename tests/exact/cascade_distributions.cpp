@@ -28,10 +28,12 @@ enum class Last { dense, points, silent };
 template <std::size_t drafters, class Rule, class Shape>
 EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& shape,
                                     const SamplingParams& params, std::size_t horizon, std::uint64_t seed,
-                                    Last last, bool whole = false, RandomKeying keying = RandomKeying::key) {
+                                    Last last, bool whole = false, RandomKeying keying = RandomKeying::key,
+                                    Token stop = kNoToken) {
   ToyModel target(vocab, seed), first(vocab, seed + 1), second(vocab, seed + 2), third(vocab, seed + 3);
   const auto distribution = [&](auto... members) {
-    Speculator run{TreeVerifier{target, rule, params}, Stack{std::move(members)...}, shape};
+    Speculator speculator{TreeVerifier{target, rule, params}, Stack{std::move(members)...}, shape};
+    EndingAt run(speculator, stop);
     return whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon, keying)
                  : composed_distribution(run, target, params, prompt_for(vocab), horizon);
   };
@@ -46,14 +48,17 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& 
   }
 }
 
-/// Every rule that is lossless for sampled chains, with and without truncation; shorter texts whose tokens
-/// lie in three tiles, too.
+/// Every rule that is lossless for sampled chains, with and without truncation, and with each token as a stop
+/// token; shorter texts whose tokens lie in three tiles, too.
 template <std::size_t drafters, class Shape>
 void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, Last last) {
   const auto worst = [&](auto rule) {
-    const double narrow =
-        std::max(distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last).error,
-                 distribution_of<drafters>(vocab, rule, shape, kWarm, horizon, 5, last).error);
+    double narrow = std::max(distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last).error,
+                             distribution_of<drafters>(vocab, rule, shape, kWarm, horizon, 5, last).error);
+    for (Token stop = 0; stop < vocab; ++stop)
+      narrow = std::max(narrow, distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last,
+                                                          false, RandomKeying::key, stop)
+                                    .error);
     const ThreeTiles wide;
     return std::max(narrow, distribution_of<drafters>(vocab, rule, shape, kPlain, 1, 10, last).error);
   };

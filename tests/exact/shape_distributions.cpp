@@ -71,15 +71,17 @@ Warm<S> warm(S shape, double node, double draft) {
 
 template <class Rule, class Shape>
 EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                                    std::size_t horizon, std::uint64_t seed, bool whole = false) {
+                                    std::size_t horizon, std::uint64_t seed, bool whole = false,
+                                    Token stop = kNoToken) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
-  Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, std::move(shape)};
+  Speculator speculator{TreeVerifier{target, rule, params}, ModelDrafter{draft}, std::move(shape)};
+  EndingAt run(speculator, stop);
   return whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon)
                : composed_distribution(run, target, params, prompt_for(vocab), horizon);
 }
 
-/// Every rule that claims to be lossless for the shape: without and with truncation, over tokens in one tile
-/// and in three, and greedy on request.
+/// Every rule that claims to be lossless for the shape: without and with truncation, with each token as a
+/// stop token, over tokens in one tile and in three, and greedy on request.
 template <class Shape>
 void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uint64_t seeds = 2) {
   const auto worst = [&](auto rule) {
@@ -87,6 +89,8 @@ void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uin
     for (std::uint64_t seed = 1; seed <= seeds; ++seed)
       error = std::max(error, distribution_of(vocab, rule, shape, kPlain, horizon, 10 * seed).error);
     const EmittedDistribution warm = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
+    for (Token stop = 0; stop < vocab; ++stop)
+      error = std::max(error, distribution_of(vocab, rule, shape, kPlain, horizon, 10, false, stop).error);
     const ThreeTiles wide;
     const EmittedDistribution apart = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
     CHECK(apart.leaves == warm.leaves);

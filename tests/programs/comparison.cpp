@@ -41,7 +41,7 @@ class Scripted final : public specula::Pipeline {
     begin_ = text_.size();
     stats_.prefill_seconds += 0.1;
   }
-  Tokens step(specula::PhiloxRandom&) override {
+  Tokens step(specula::PhiloxRandom&, Tokens) override {
     for (std::int32_t i = 0; i < per_round_; ++i)
       text_.push_back(static_cast<Token>(10 + text_.size() - begin_));
     ++stats_.rounds;
@@ -88,7 +88,8 @@ class Chains final : public specula::Pipeline {
     round_ = 0;
     emitted_ = 10;
   }
-  Tokens step(specula::PhiloxRandom&) override {
+  Tokens step(specula::PhiloxRandom&, Tokens stop) override {
+    ends.assign(stop.begin(), stop.end());
     const auto [draft_tokens, stay] = rounds_[round_++];
     tree_.reset(1, 0);
     result_.clear();
@@ -113,6 +114,7 @@ class Chains final : public specula::Pipeline {
   const specula::TokenTree& proposal() const override { return tree_; }
   const specula::VerifyResult& result() const override { return result_; }
   std::vector<specula::DraftUsage> drafts() const override { return {}; }
+  std::vector<Token> ends;  // where the last round's draft was to end
 
  private:
   Rounds rounds_;
@@ -349,6 +351,7 @@ TEST_CASE("draft tokens beyond the text's end count as neither accepted nor offe
       const auto run = decode(chains, std::vector<Token>{1}, {.max_new_tokens = limit, .stop = {stop}});
       CHECK(run.stats.offered == offered);
       CHECK(run.stats.accepted == accepted);
+      CHECK(chains.ends == std::vector<Token>{stop});
     }
   };
   const Token none = specula::kNoToken;

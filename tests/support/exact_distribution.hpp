@@ -41,6 +41,36 @@ bool failed(const Pipeline& run, Drafts drafts) {
   return !error.empty();
 }
 
+/// A pipeline whose drafts end at a token, unless it is kNoToken. Its texts go on, so that the tokens behind
+/// are enumerated, too. A proposal that goes on throws.
+template <class Run>
+class EndingAt {
+ public:
+  EndingAt(Run& run, Token stop) : run_(run), stop_(stop) {}
+
+  void start(Tokens prompt) { run_.start(prompt); }
+  template <class C>
+  Tokens step(C& rng) {
+    if (stop_ == specula::kNoToken) return run_.step(rng);
+    const Tokens fresh = run_.step(rng, {&stop_, 1});
+    const specula::TokenTree& tree = run_.proposal();
+    for (specula::NodeId node = 1; node < tree.size(); ++node) {
+      ended += tree.token(node) == stop_;
+      if (tree.parent(node) != 0 && tree.token(tree.parent(node)) == stop_)
+        throw std::logic_error("a draft token follows one that ends the text");
+    }
+    return fresh;
+  }
+  Tokens text() const { return run_.text(); }
+  std::string draft_error() const { return run_.draft_error(); }
+
+  std::int64_t ended = 0;  // draft tokens that end the text
+
+ private:
+  Run& run_;
+  Token stop_;
+};
+
 using TextDistribution = std::map<std::vector<Token>, double>;
 
 /// Largest difference between `distribution` and the target's distribution of the next `horizon` tokens, as

@@ -31,15 +31,16 @@ class PipelineOf final : public Pipeline {
   PipelineOf(V verifier, D drafter, S shape, std::vector<std::string> drafters)
       : run_(std::move(verifier), std::move(drafter), std::move(shape)), drafters_(std::move(drafters)) {}
 
-  void start(Tokens prompt) override { run_.start(prompt); }          ///< see Speculator::start()
-  Tokens step(PhiloxRandom& rng) override { return run_.step(rng); }  ///< see Speculator::step()
+  void start(Tokens prompt) override { run_.start(prompt); }  ///< see Speculator::start()
+  /// See Speculator::step().
+  Tokens step(PhiloxRandom& rng, Tokens stop = {}) override { return run_.step(rng, stop); }
   void forget() override { run_.forget(); }
-  Tokens text() const override { return run_.text(); }                    ///< see Speculator::text()
-  std::int32_t room() const override { return run_.room(); }              ///< see Speculator::room()
-  const Stats& stats() const override { return run_.stats(); }            ///< see Speculator::stats()
+  Tokens text() const override { return run_.text(); }                     ///< see Speculator::text()
+  std::int32_t room() const override { return run_.room(); }               ///< see Speculator::room()
+  const Stats& stats() const override { return run_.stats(); }             ///< see Speculator::stats()
   std::string draft_error() const override { return run_.draft_error(); }  ///< see Speculator::draft_error()
-  const TokenTree& proposal() const override { return run_.proposal(); }  ///< see Speculator::proposal()
-  const VerifyResult& result() const override { return run_.result(); }   ///< see Speculator::result()
+  const TokenTree& proposal() const override { return run_.proposal(); }   ///< see Speculator::proposal()
+  const VerifyResult& result() const override { return run_.result(); }    ///< see Speculator::result()
   std::vector<DraftUsage> drafts() const override {
     std::vector<DraftUsage> out;
     for (std::size_t i = 0; i < drafters_.size(); ++i)

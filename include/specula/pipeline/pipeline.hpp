@@ -24,15 +24,15 @@ struct DraftUsage {
 class Pipeline {
  public:
   virtual ~Pipeline() = default;
-  virtual void start(Tokens prompt) = 0;       ///< see Speculator::start()
-  virtual Tokens step(PhiloxRandom& rng) = 0;  ///< see Speculator::step()
-  virtual void forget() = 0;                   ///< see Speculator::forget()
-  virtual Tokens text() const = 0;                 ///< see Speculator::text()
-  virtual std::int32_t room() const = 0;           ///< see Speculator::room()
-  virtual const Stats& stats() const = 0;          ///< see Speculator::stats()
-  virtual std::string draft_error() const { return {}; }  ///< see Speculator::draft_error()
-  virtual const TokenTree& proposal() const = 0;   ///< see Speculator::proposal()
-  virtual const VerifyResult& result() const = 0;  ///< see Speculator::result()
+  virtual void start(Tokens prompt) = 0;                         ///< see Speculator::start()
+  virtual Tokens step(PhiloxRandom& rng, Tokens stop = {}) = 0;  ///< see Speculator::step()
+  virtual void forget() = 0;                                     ///< see Speculator::forget()
+  virtual Tokens text() const = 0;                               ///< see Speculator::text()
+  virtual std::int32_t room() const = 0;                         ///< see Speculator::room()
+  virtual const Stats& stats() const = 0;                        ///< see Speculator::stats()
+  virtual std::string draft_error() const { return {}; }         ///< see Speculator::draft_error()
+  virtual const TokenTree& proposal() const = 0;                 ///< see Speculator::proposal()
+  virtual const VerifyResult& result() const = 0;                ///< see Speculator::result()
   /// One entry per drafter, since the pipeline was created.
   virtual std::vector<DraftUsage> drafts() const = 0;
   /// One entry per drafter of a cascade that reviews, since the pipeline was created.

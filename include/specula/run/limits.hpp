@@ -16,7 +16,7 @@ namespace specula {
 /// When generation ends, besides a full KV cache and a sink that cancels it.
 struct Limits {
   std::int32_t max_new_tokens = 256;  ///< at least 0
-  Tokens stop = {};                   ///< any of these is emitted, and nothing after it
+  Tokens stop = {};                   ///< any of these is emitted, and nothing after it; drafts end there
 };
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range.

@@ -83,11 +83,11 @@ class Speculator {
 
   /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned on
   /// it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target counts
-  /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws std::invalid_argument,
-  /// before anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than the target
-  /// can hold. (If there is no text and the verifier has no size(), the KV caches are emptied even then.) A
-  /// draft that fails ends drafting, as in step(); this text tries it anew. Throws std::logic_error if a sink
-  /// of this Speculator calls it.
+  /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws
+  /// std::invalid_argument, before anything changes, on an empty prompt, a token outside the vocabulary or a
+  /// prompt longer than the target can hold. (If there is no text and the verifier has no size(), the KV
+  /// caches are emptied even then.) A draft that fails ends drafting, as in step(); this text tries it anew.
+  /// Throws std::logic_error if a sink of this Speculator calls it.
   void start(Tokens prompt) {
     expect_no_sink();
     // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
@@ -129,19 +129,19 @@ class Speculator {
     drafter_.truncate(0);
   }
 
-  /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error if the
-  /// target's KV cache is full. If the target or the rule throws, text() and the committed context are
-  /// unchanged. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
-  /// std::logic_error if other code used the target or a draft since the last round, as far as a size or a
-  /// change count shows that: text() is kept, and start(text()) continues with it; also if a sink of this
-  /// Speculator calls it.
+  /// One round. Returns the tokens that it added to text(): at least one. Drafts end at the tokens `stop`;
+  /// the tokens returned may go on behind them. Throws std::length_error if the target's KV cache is full. If
+  /// the target or the rule throws, text() and the committed context are unchanged. (A shape's learn() runs
+  /// last: if it throws, text() has the round's tokens.) Throws std::logic_error if other code used the
+  /// target or a draft since the last round, as far as a size or a change count shows that: text() is kept,
+  /// and start(text()) continues with it; also if a sink of this Speculator calls it.
   ///
   /// A draft that fails ends drafting, not the text: if propose() throws a std::exception that is no
   /// std::logic_error, as it does for a row with NaN, the round verifies what was drawn before, and later
   /// rounds of this text decode plainly, without learn(). The text keeps its distribution, also if the tokens
   /// drawn were the cause. See draft_error().
   template <class C>
-  Tokens step(C& rng) {
+  Tokens step(C& rng, Tokens stop = {}) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     expect_no_sink();
     if (text_.empty()) throw std::invalid_argument("Speculator::step: call start() first");
@@ -153,7 +153,7 @@ class Speculator {
       const Departure departure(*this);
       const Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
-      round(rng);
+      round(rng, stop);
     }
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
@@ -178,7 +178,7 @@ class Speculator {
     std::int32_t emitted = 0;
     while (emitted < limits.max_new_tokens) {
       if (room() < 1) return {emitted, FinishReason::context_full};
-      Tokens fresh = step(rng);
+      Tokens fresh = step(rng, limits.stop);
       fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
       const auto stop =
           std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
@@ -340,11 +340,12 @@ class Speculator {
               std::to_string(text_.size() - 1) + " before its last one; it ";
     throw std::logic_error(what +
                            "was called since the last round: by another Speculator over the same model or "
-                           "by hand, or its weights or settings changed, or a commit() that threw left it so. start() begins anew");
+                           "by hand, or its weights or settings changed, or a commit() that threw left it "
+                           "so. start() begins anew");
   }
 
   template <class C>
-  void round(C& rng) {
+  void round(C& rng, Tokens stop) {
     const Timing before{usage(verifier_), usage(drafter_)};
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
@@ -353,11 +354,9 @@ class Speculator {
     tree_.reset(text_.back(), size, fits);
     if (fits > 1) {
       const ProposalBuilder::ResetLock lock(tree_);
-      // What was drawn before a failure stays: to draw anew where a drawn token was the cause biases the
-      // text.
-      try_draft([&] {
-        shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
-      });
+      const ProposeContext now{context, verifier_.params(), fits, nullptr, stop};
+      // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
+      try_draft([&] { shape_.propose(drafter_, now, tree_, rng); });
     }
     if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");

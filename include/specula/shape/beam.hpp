@@ -46,6 +46,7 @@ struct Beam {
       detail::expand(drafter, round, tree, work, width, drafted);
     }
     work.listed.assign(work.frontier.begin(), work.frontier.end());
+    work.listed.insert(work.listed.end(), work.ended.begin(), work.ended.end());
     work.list_ancestors();
     work.prune(tree.room(), round, tree.size());
     detail::build_tree(tree, work);

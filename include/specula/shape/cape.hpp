@@ -82,8 +82,8 @@ struct Cape {
     double reach = 1;  // probability that the whole spine is accepted
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
-    for (NodeId i = 0;
-         i < std::min(length, budget) && tree.room() > 0 && round.call_pays(reach, 1, 1, tree.size());
+    for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && !round.ends_text(tree, spine) &&
+                       round.call_pays(reach, 1, 1, tree.size());
          parent = i++) {
       if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);

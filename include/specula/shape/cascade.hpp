@@ -41,7 +41,8 @@ struct ReviewScratch {
 };
 
 /// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
-/// followed by one token of its own. See specula::review. Without room, the reviewer does nothing.
+/// followed by one token of its own, unless the text ends there. See specula::review. Without room, the
+/// reviewer does nothing.
 ///
 /// If the call fails, the reason may be one of the tokens under review. A review that takes place only for
 /// other tokens would bias the text; so the rows are then asked for one by one, as far as tokens are
@@ -51,7 +52,9 @@ template <Draw mode, LogitsDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
   if (!can_draft(reviewer, round)) return;
-  const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
+  const NodeId last = tree.size() - 1;
+  const bool ends = round.ends_text(tree, last);  // then it is a draft token, and what follows has no use
+  const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(last + !ends - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
   const auto sync = [&] { reviewer.sync(round.committed, tree.tokens().first(from)); };
   const auto rows_after = [&](std::size_t first, std::size_t count) {
@@ -72,9 +75,8 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
     return accepted;
   };
   NodeId node = base + 1;
-  while (node < base + static_cast<NodeId>(nodes) && accepts(node)) ++node;
-  if (node == base + static_cast<NodeId>(nodes) && tree.room() > 0) {
-    const NodeId last = tree.size() - 1;
+  while (node <= last && accepts(node)) ++node;
+  if (node > last && !ends && tree.room() > 0) {
     if (params.greedy()) {
       const Top top = tree.top(last, row(last));
       tree.choose(last, top.token, static_cast<float>(top.prob));
@@ -167,7 +169,7 @@ struct Cascade {
   void fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
             std::int32_t limit) {
     limit += limits[row][i];
-    while (tree.size() - start < limit && tree.room() > 0) {
+    while (tree.size() - start < limit && tree.room() > 0 && !round.ends_text(tree, tree.size() - 1)) {
       const std::int32_t before = tree.size();
       if constexpr (i == kLast) {
         detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);

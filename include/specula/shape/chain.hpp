@@ -25,8 +25,8 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
 }
 
 /// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none or no room, where
-/// they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns their
-/// number.
+/// they do not pay (see CostModel), and after one that ends the text or whose confidence is below
+/// `exit_below`. Returns their number.
 template <Draw mode, Drafter D, RandomSource C>
 std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
@@ -38,7 +38,7 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
-    if (!round.call_pays(reach, 1, 1, tree.size())) return made;
+    if (round.ends_text(tree, at) || !round.call_pays(reach, 1, 1, tree.size())) return made;
     if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
     const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
@@ -65,9 +65,9 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
 }  // namespace detail
 
 /// A path of at most `length` draft tokens. Drafters without rows give their token in every mode; the chain
-/// ends where they have none. Uniform draws per draft token: one `draft` when sampled, the `noise` of its
-/// position when shared. Cost per draft token: one draft call, and a draw_by_noise when shared. Source:
-/// Leviathan et al. 2023.
+/// ends where they have none, and after a stop token. Uniform draws per draft token: one `draft` when
+/// sampled, the `noise` of its position when shared. Cost per draft token: one draft call, and a
+/// draw_by_noise when shared. Source: Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
   static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn

@@ -16,9 +16,9 @@ namespace specula {
 /// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
 /// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
 /// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all
-/// its children or, without room for them, none. Uniform draws: one `draft` per child. Cost: one draft call
-/// per level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and
-/// recursive speculative decoding (Jeon et al. 2024), without.
+/// its children or, without room for them or behind a stop token, none. Uniform draws: one `draft` per child.
+/// Cost: one draft call per level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et
+/// al. 2024) and recursive speculative decoding (Jeon et al. 2024), without.
 template <ProposalKind how>
 struct SampledTree {
   static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,
@@ -49,12 +49,13 @@ struct SampledTree {
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();
-      if (begin == end || tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
+      if (tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
       if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const LogitsView rows =
           ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
+        if (round.ends_text(tree, node)) continue;
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);
         for (std::int32_t child = 0; child < widths[depth]; ++child) {
           if (child > 0 && distribution_after.is_point())
@@ -70,13 +71,15 @@ struct SampledTree {
   }
 
  private:
-  /// Whether a level of `width` children per node from `begin` on pays; depends on earlier levels only.
+  /// Whether a level of `width` children per node from `begin` on pays, and has nodes that the text goes on
+  /// after; depends on earlier levels only.
   static bool pays(const ProposeContext& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
-    if (!round.cost_model) return true;
     double reach = 0;
-    for (NodeId node = begin; node < tree.size(); ++node) reach += detail::path_reach(round, tree, node);
-    const std::int32_t nodes = tree.size() - begin;
-    return round.call_pays(reach, nodes, std::min(tree.room(), nodes * width), tree.size());
+    std::int32_t parents = 0;
+    for (NodeId node = begin; node < tree.size(); ++node)
+      if (!round.ends_text(tree, node)) reach += detail::path_reach(round, tree, node), ++parents;
+    const std::int32_t adds = std::min(tree.room(), parents * width);
+    return parents > 0 && round.call_pays(reach, tree.size() - begin, adds, tree.size());
   }
 };
 

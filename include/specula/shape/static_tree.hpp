@@ -100,7 +100,7 @@ struct StaticTree {
               if (form.children(n) > 0) work.listed.push_back(added);
             }
           });
-      work.frontier.assign(work.listed.begin(), work.listed.end());
+      work.advance(round);
     }
     work.list_all();
     work.prune(tree.room(), round, tree.size());
@@ -119,7 +119,8 @@ struct StaticTree {
       std::int32_t fresh = 0;
       double reach = 0;
       for (NodeId n = form.level(level); n < form.level(level + 1); ++n) {
-        if (form.children(n) == 0 || places[at(n)] == kNoParent) continue;
+        if (form.children(n) == 0 || places[at(n)] == kNoParent || round.ends_text(tree, places[at(n)]))
+          continue;
         if (fresh + form.children(n) > tree.room()) break;
         fresh += form.children(n);
         reach += detail::path_reach(round, tree, places[at(n)]);

@@ -56,6 +56,7 @@ struct Vertical {
     ProposeContext inner = round;
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
+      if (round.ends_text(tree, tree.size() - 1)) return;
       if (!round.call_pays(detail::chain_reach(round, tree), 1, 1, tree.size())) return;
       hand_up<0>(stack, inner, tree, rng);
     }

@@ -45,11 +45,13 @@ class Candidates {
     tokens.reserve(static_cast<std::size_t>(width));
     parents.reserve(static_cast<std::size_t>(width));
     frontier.reserve(static_cast<std::size_t>(width));
+    ended.reserve(static_cast<std::size_t>(pool));
   }
   void clear() {
     pool_.clear();
     listed.clear();
     frontier.clear();
+    ended.clear();
   }
 
   /// The `count` best tokens of a draft's row; see ProposalBuilder::top_k. Valid until the next call.
@@ -67,6 +69,11 @@ class Candidates {
   std::int32_t size() const { return static_cast<std::int32_t>(pool_.size()); }
   Candidate& operator[](std::int32_t index) { return pool_[static_cast<std::size_t>(index)]; }
 
+  /// Makes the listed candidates the nodes of the next draft call, but for those that end the text.
+  void advance(const ProposeContext& round) {
+    frontier.clear();
+    for (const std::int32_t i : listed) (round.ends_text((*this)[i].token) ? ended : frontier).push_back(i);
+  }
   /// Lists all.
   void list_all() {
     listed.resize(pool_.size());
@@ -104,6 +111,7 @@ class Candidates {
 
   std::vector<std::int32_t> listed;    // indices
   std::vector<std::int32_t> frontier;  // indices: the nodes of the next draft call
+  std::vector<std::int32_t> ended;     // indices: would have been among them, but end the text
   std::vector<Token> tokens;           // of a draft call
   std::vector<NodeId> parents;
 
@@ -154,7 +162,7 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
 }
 
 /// The same, adding the `top_k` likeliest tokens after each node as candidates; the `top_k` of them with the
-/// largest reach become the frontier.
+/// largest reach become the frontier, or are ended.
 template <class D>
 void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
             std::int32_t top_k, NodeId& drafted) {
@@ -165,7 +173,7 @@ void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Cand
   });
   work.keep_best(top_k);
   std::sort(work.listed.begin(), work.listed.end());
-  work.frontier.assign(work.listed.begin(), work.listed.end());
+  work.advance(round);
 }
 
 /// Adds the listed candidates to the tree. Requires that parents come first.

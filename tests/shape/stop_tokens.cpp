@@ -1,0 +1,178 @@
+// labels: optimised light
+// Every shape: no draft token follows a stop token, and no drafter is asked for one. (That the text keeps its
+// distribution is shown in tests/exact.)
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <specula/accept/exact_rules.hpp>
+#include <specula/draft/model_drafter.hpp>
+#include <specula/draft/stack.hpp>
+#include <specula/run/speculator.hpp>
+#include <specula/shape/adaptive_chain.hpp>
+#include <specula/shape/beam.hpp>
+#include <specula/shape/cape.hpp>
+#include <specula/shape/cascade.hpp>
+#include <specula/shape/chain.hpp>
+#include <specula/shape/cost_aware.hpp>
+#include <specula/shape/dynamic_tree.hpp>
+#include <specula/shape/horizontal.hpp>
+#include <specula/shape/sampled_tree.hpp>
+#include <specula/shape/static_tree.hpp>
+#include <specula/shape/vertical.hpp>
+#include <specula/verify/tree_verifier.hpp>
+
+#include "scripted_drafter.hpp"
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 5;
+constexpr Token kStop = 3;
+const Text kContext = {0, 1, kStop};
+
+/// Rows that throw behind a stop token of the draft: after the context and the root.
+RowOf guarded(RowOf row_of) {
+  return [row_of](const Text& text) {
+    if (text.size() > kContext.size() + 1 && text.back() == kStop)
+      throw std::logic_error("the draft is asked for what follows a stop token");
+    return row_of(text);
+  };
+}
+RowOf guarded_rows(std::uint64_t seed) { return guarded(random_rows(kVocab, seed, 3)); }
+
+/// Every row is sure of the stop token.
+std::vector<float> sure(const Text&) {
+  std::vector<float> row(kVocab, 0.0f);
+  row[kStop] = 100.0f;
+  return row;
+}
+
+/// A proposal of `drafter`; throws if a draft token follows a stop token, or if a drafter is asked for one.
+template <class S, class D>
+std::int32_t propose(S shape, D drafter, Token root, std::uint64_t seed, std::int64_t& ended) {
+  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
+  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  tree.reset(root, static_cast<std::int32_t>(kContext.size()));
+  PhiloxRandom rng(seed);
+  shape.propose(drafter, ProposeContext{kContext, {}, shape.max_nodes(), nullptr, {&kStop, 1}}, tree, rng);
+  for (NodeId node = 1; node < tree.size(); ++node) {
+    ended += tree.token(node) == kStop;
+    if (tree.parent(node) != 0 && tree.token(tree.parent(node)) == kStop)
+      throw std::logic_error("a draft token follows a stop token");
+  }
+  return tree.size();
+}
+
+template <class S>
+void alone(const S& shape) {
+  std::int64_t ended = 0, sizes = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed)
+    for (const Token root : {1, kStop})  // the text goes on after the root, whatever that is
+      CHECK_NOTHROW(sizes +=
+                    propose(shape, ScriptedDrafter(kVocab, guarded_rows(seed)), root, seed, ended) > 1);
+  CHECK(sizes == 120);
+  CHECK(ended > 20);
+}
+
+template <std::size_t members, class S>
+void cascade(const S& shape) {
+  std::int64_t ended = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed)
+    for (const Token root : {1, kStop}) {
+      const auto member = [&](std::uint64_t i) {
+        return ScriptedDrafter(kVocab, guarded_rows(10 * seed + i));
+      };
+      if constexpr (members == 2)
+        CHECK_NOTHROW(CHECK(propose(shape, Stack{member(0), member(1)}, root, seed, ended) > 1));
+      else
+        CHECK_NOTHROW(CHECK(propose(shape, Stack{member(0), member(1), member(2)}, root, seed, ended) > 1));
+    }
+  CHECK(ended > 20);
+}
+
+}  // namespace
+
+TEST_CASE("chains") {
+  alone(Chain<>{.length = 4});
+  alone(Chain<Draw::sampled>{.length = 4});
+  alone(Chain<Draw::shared>{.length = 4});
+  alone(AdaptiveChain<HeuristicEnd>{});
+  alone(AdaptiveChain<ThresholdEnd>{});
+  alone(CostAware(Chain<>{.length = 4}, CostCurve({1}), CostCurve({0.01})));
+}
+
+TEST_CASE("trees") {
+  alone(Cape{.length = 4});
+  alone(Beam{.width = 3, .length = 3});
+  alone(DynamicTree{.top_k = 3, .expansions = 2, .total = 20});
+  alone(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}, {0, 0, 0}}});
+  alone(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {1}, {0, 0}, {1, 0}, {1, 1}, {0, 0, 0}}});
+}
+
+TEST_CASE("sampled trees: a level's call is shared, so it is left out if all its nodes end the text") {
+  const auto calls = [](auto shape, RowOf row_of) {
+    std::int64_t asked = 0, ended = 0;
+    propose(shape, ScriptedDrafter(kVocab, [&](const Text& text) { return ++asked, row_of(text); }), 1, 1,
+            ended);
+    CHECK(ended > 0);
+    return asked;
+  };
+  CHECK(calls(SampledTree<ProposalKind::sampled_iid>{.widths = {1, 2, 2}}, sure) == 1);
+  CHECK(calls(SampledTree<ProposalKind::sampled_iid>{.widths = {3, 2, 2}}, sure) == 1);
+  CHECK(calls(SampledTree<ProposalKind::sampled_distinct>{.widths = {1, 1, 1}}, sure) == 1);
+  std::int64_t ended = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const ScriptedDrafter drafter(kVocab, random_rows(kVocab, seed, 3));
+    CHECK_NOTHROW(
+        propose(SampledTree<ProposalKind::sampled_iid>{.widths = {2, 2, 1}}, drafter, 1, seed, ended));
+    CHECK_NOTHROW(
+        propose(SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2, 1}}, drafter, 1, seed, ended));
+  }
+  CHECK(ended > 100);
+}
+
+TEST_CASE("cascades: nothing is appended, reviewed or begun behind a stop token") {
+  cascade<2>(Horizontal<2>{.counts = {2, 2}});
+  cascade<2>(Horizontal<2, Draw::sampled>{.counts = {2, 2}});
+  cascade<2>(Vertical<2>{.reviews = 3, .length = 3});
+  cascade<2>(Vertical<2, Draw::sampled>{.reviews = 3, .length = 3, .lenience = 2});
+  cascade<3>(Vertical<3, Draw::sampled>{.reviews = 2, .length = 2});
+  cascade<2>(Cascade<2>{.limits = {{{4, 3}, {0, 2}}}});
+  cascade<2>(Cascade<2, Draw::sampled>{.limits = {{{4, 3}, {0, 2}}}});
+  cascade<3>(Cascade<3>{.limits = {{{4, 2, 2}, {0, 2, 2}, {0, 0, 2}}}, .lenience = 3});
+  cascade<3>(Cascade<3, Draw::sampled>{.limits = {{{4, 2, 2}, {0, 2, 2}, {0, 0, 2}}}});
+}
+
+TEST_CASE("a beam keeps paths that end the text") {
+  std::int64_t ended = 0;
+  CHECK(propose(Beam{.width = 1, .length = 3}, ScriptedDrafter(kVocab, guarded(sure)), 1, 1, ended) == 2);
+  CHECK(ended == 1);
+}
+
+TEST_CASE("generate() passes its stop tokens on: an own loop may, too") {
+  ToyModel model(kVocab, 1), twin(kVocab, 1);
+  Speculator run{TreeVerifier{model, Sampling{}, {.temperature = 0}}, ModelDrafter{twin},
+                 Chain<>{.length = 6}};
+  PhiloxRandom rng(1);
+  run.start(kContext);
+  const Text plain = [&] {
+    const Tokens fresh = run.step(rng);
+    return Text(fresh.begin(), fresh.end());
+  }();
+  REQUIRE(plain.size() == 7);
+  const Token stop = plain[2];
+  const auto until = std::find(plain.begin(), plain.end(), stop) - plain.begin() + 1;
+  run.reset_stats();
+  CHECK(run.generate(kContext, {.stop = {&stop, 1}}, rng, [](Tokens) {}) ==
+        Generated{static_cast<std::int32_t>(until), FinishReason::stop_token});
+  CHECK(run.stats().drafters[0].calls == until);
+  CHECK(run.stats().proposed == until);
+  run.start(kContext);
+  CHECK(run.step(rng, {&stop, 1}).size() == static_cast<std::size_t>(until) + 1);
+}
