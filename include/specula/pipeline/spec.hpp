@@ -111,9 +111,9 @@ inline constexpr std::size_t kMostQuoted = 200;
 
 /// `text` as a message of one line quotes it: cut, and without control characters.
 inline std::string quoted(std::string_view text) {
-  std::string out = "'" + cut(text, kMostQuoted) + "'";
+  std::string out = cut(text, kMostQuoted);
   std::replace_if(out.begin(), out.end(), is_control, '?');
-  return out;
+  return std::string("'").append(out).append("'");
 }
 
 /// Whether `text` is a number and nothing else; if so, sets `number` to it.
