@@ -102,8 +102,8 @@ MAIN = {
     "GLIDE with CAPE": "glide+cape:{3,4,5,6}:counts={4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0,0-0-0-0}",
     "draft model, chain": "chain:small:{2..10}",
     "draft model, cost-aware": "cost-aware:chain:small",
-    "cascade": "cascade:base:small:limits={2,4,6,8}-{0,2,4}-{1,2,4}",
-    "S2D": f"s2d:{{2,3,4}}:thresholds={THRESHOLDS}",
+    "cascade": "cascade:base:small:limits={0,1,2,3,4}-{2,4,6,8}-{1,2,4}",
+    "S2D": "s2d:{2,3,4,5,6}:thresholds={0.5,0.7,0.9,2}-{0.5,0.7,0.9,2}",
     "ASD": "asd:{1,2,3,4}:alike=2:every=2",
     "Max-Gram": "max-gram:{2,3,4,6,8,10}",
 }
