@@ -95,15 +95,15 @@ def asd_rows():
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.
 MAIN = {
     "HASS, chain": "chain:hass:{2..8}",
-    "HASS, tree": "hass:{3,4,6}:{3,4,5}:{4,6,8,12}",
+    "HASS, tree": "hass:{3,4,6}:{2,3,4,5}:{4,6,8,12}",
     "HASS, cost-aware": "cost-aware:chain:hass",
     "EAGLE, chain": "chain:eagle:{2..8}",
     "GLIDE, chain": "chain:glide:{2..8}",
     "GLIDE with CAPE": "glide+cape:{3,4,5,6}:counts={4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0,0-0-0-0}",
     "draft model, chain": "chain:small:{2..10}",
     "draft model, cost-aware": "cost-aware:chain:small",
-    "cascade": "cascade:base:small:limits={0,1,2,3,4}-{2,4,6,8}-{1,2,4}",
-    "S2D": "s2d:{2,3,4,5,6}:thresholds={0.5,0.7,0.9,2}-{0.5,0.7,0.9,2}",
+    "cascade": "cascade:base:small:limits={0,1,2,3,4}-{2,4,6,8,10}-{1,2,3,4}",
+    "S2D": "s2d:{4,6,8,10,12}:thresholds={0.7,0.9,2}-{0.5,0.7,0.9,2}",
     "ASD": "asd:{1,2,3,4}:alike=2:every=2",
     "Max-Gram": "max-gram:{2,3,4,6,8,10}",
 }
