@@ -95,7 +95,7 @@ def asd_rows():
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.
 MAIN = {
     "HASS, chain": "chain:hass:{2..8}",
-    "HASS, tree": "hass:{3,4,6}:{2,3,4,5}:{4,6,8,12}",
+    "HASS, tree": "hass:{2,3,4,6}:{2,3,4,5}:{4,6,8,12}",
     "HASS, cost-aware": "cost-aware:chain:hass",
     "EAGLE, chain": "chain:eagle:{2..8}",
     "GLIDE, chain": "chain:glide:{2..8}",
