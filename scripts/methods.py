@@ -161,7 +161,7 @@ def choosing(figures):
         "retrieval: Max-Gram {}, head {}; plain draft {}, under `cost-aware` {}",
         at(spec, "Max-Gram", category="rag"), at(spec, "HASS, cost-aware", category="rag"), at(spec, "draft model, chain", category="rag"),
         at(spec, "draft model, cost-aware", category="rag"))
-    add("no second model, no training, no repetition", "ASD, if the target has layers to spare; the small one here has none", "{}", at(main, "ASD"))
+    add("no second model, no training, no repetition", "ASD, if the target has layers to spare; on this one it loses", "{}", at(main, "ASD"))
     add("one draft for targets of several sizes", "a draft with early exits, and each target's best exit",
         "16 layers: all layers {}, S2D's thresholds {}; 8 layers: exit 1 {}, S2D's thresholds {}",
         at("paper_s2d_target", "all layers"), at("paper_s2d_target", "S2D, 0.5 0.5 0 (the paper's)"),
