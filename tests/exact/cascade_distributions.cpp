@@ -34,8 +34,11 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& 
   const auto distribution = [&](auto... members) {
     Speculator speculator{TreeVerifier{target, rule, params}, Stack{std::move(members)...}, shape};
     EndingAt run(speculator, stop);
-    return whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon, keying)
-                 : composed_distribution(run, target, params, prompt_for(vocab), horizon);
+    EmittedDistribution out =
+        whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon, keying)
+              : composed_distribution(run, target, params, prompt_for(vocab), horizon);
+    out.ended = run.ended;
+    return out;
   };
   const HashGram gram(vocab, seed, last == Last::silent ? 0.5 : 0.0);
   if constexpr (drafters == 2) {
@@ -55,10 +58,13 @@ void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, Last las
   const auto worst = [&](auto rule) {
     double narrow = std::max(distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last).error,
                              distribution_of<drafters>(vocab, rule, shape, kWarm, horizon, 5, last).error);
-    for (Token stop = 0; stop < vocab; ++stop)
-      narrow = std::max(narrow, distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last,
-                                                          false, RandomKeying::key, stop)
-                                    .error);
+    std::int64_t ended = 0;
+    for (Token stop = 0; stop < vocab; ++stop) {
+      const EmittedDistribution it = distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last,
+                                                               false, RandomKeying::key, stop);
+      narrow = std::max(narrow, it.error), ended += it.ended;
+    }
+    CHECK(ended > 0);  // stop tokens were drafted
     const ThreeTiles wide;
     return std::max(narrow, distribution_of<drafters>(vocab, rule, shape, kPlain, 1, 10, last).error);
   };

@@ -76,8 +76,10 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, 
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator speculator{TreeVerifier{target, rule, params}, ModelDrafter{draft}, std::move(shape)};
   EndingAt run(speculator, stop);
-  return whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon)
-               : composed_distribution(run, target, params, prompt_for(vocab), horizon);
+  EmittedDistribution out = whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon)
+                                  : composed_distribution(run, target, params, prompt_for(vocab), horizon);
+  out.ended = run.ended;
+  return out;
 }
 
 /// Every rule that claims to be lossless for the shape: without and with truncation, with each token as a
@@ -89,8 +91,12 @@ void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uin
     for (std::uint64_t seed = 1; seed <= seeds; ++seed)
       error = std::max(error, distribution_of(vocab, rule, shape, kPlain, horizon, 10 * seed).error);
     const EmittedDistribution warm = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
-    for (Token stop = 0; stop < vocab; ++stop)
-      error = std::max(error, distribution_of(vocab, rule, shape, kPlain, horizon, 10, false, stop).error);
+    std::int64_t ended = 0;
+    for (Token stop = 0; stop < vocab; ++stop) {
+      const EmittedDistribution it = distribution_of(vocab, rule, shape, kPlain, horizon, 10, false, stop);
+      error = std::max(error, it.error), ended += it.ended;
+    }
+    CHECK(ended > 0);  // stop tokens were drafted
     const ThreeTiles wide;
     const EmittedDistribution apart = distribution_of(vocab, rule, shape, kWarm, horizon, 5);
     CHECK(apart.leaves == warm.leaves);

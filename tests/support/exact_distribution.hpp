@@ -29,6 +29,7 @@ struct EmittedDistribution {
   double mat = 0;    // emitted tokens per round
   std::int64_t leaves = 0, reused = 0;
   std::int64_t failed = 0;  // leaves of which the draft failed
+  std::int64_t ended = 0;   // draft tokens that end the text, of a pipeline EndingAt
 };
 
 /// A draft that fails unexpectedly would leave plain decoding to be enumerated.
