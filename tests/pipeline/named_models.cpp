@@ -111,7 +111,9 @@ TEST_CASE("every kind of pipeline is built from AnyModels alone") {
     CAPTURE(name);
     const Run run = run_of(name, 0.0f);
     CHECK(run.text == plain.text);
-    CHECK(run.rounds < plain.rounds);  // draft tokens were accepted
+    CHECK(run.draft_calls > 0);
+    // Draft tokens were accepted, unless a clock says that none pays: what it says is the machine's.
+    if (!name.starts_with("cost-aware:")) CHECK(run.rounds < plain.rounds);
   }
   ToySkips target(12, 7, 4, 2.0f, kCapacity);
   NamedModels models("self", target);
