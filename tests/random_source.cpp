@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "fixed_weights.hpp"
 #include "philox_of_arrays.hpp"
 #include "plain_distribution.hpp"
 #include "random.hpp"
@@ -34,25 +35,6 @@ std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::ui
   }
   return x;
 }
-
-/// Fixed weights.
-struct Plain {
-  std::vector<float> w;
-  std::vector<double> masses;
-
-  explicit Plain(std::vector<float> weights) : w(std::move(weights)), masses((w.size() + 511) / 512) {
-    for (std::size_t x = 0; x < w.size(); ++x) masses[x / 512] += static_cast<double>(w[x]);
-  }
-  std::int32_t vocab() const { return static_cast<std::int32_t>(w.size()); }
-  double operator()(Token x) const { return static_cast<double>(w[static_cast<std::size_t>(x)]); }
-  std::span<const double> tile_masses() const { return masses; }
-  void fill(std::int32_t tile, float* out) const {
-    for (std::size_t i = 0; i < 512; ++i) {
-      const std::size_t x = static_cast<std::size_t>(tile) * 512 + i;
-      out[i] = x < w.size() ? w[x] : 0.0f;
-    }
-  }
-};
 
 constexpr double kLargest = 1 - 0x1p-32;
 
@@ -81,23 +63,6 @@ Token by_gumbel(const PhiloxRandom& rng, const std::vector<float>& w, RandomKey 
     if (score > best) best = score, out = static_cast<Token>(x);
   }
   return out;
-}
-
-/// gumbel_argmax() of given words, without the kernels. The bound must be the best time so far, or slightly
-/// more.
-Token race(const Plain& weights, const std::vector<std::uint32_t>& words) {
-  double best = std::numeric_limits<double>::infinity();
-  return detail::gumbel_argmax(weights, [&](Token from, const float* w, float bound, std::uint32_t* out) {
-    CHECK(static_cast<double>(bound) >= best);
-    CHECK(static_cast<double>(bound) <= std::max(best * (1 + 1e-5), 0x1p-126));
-    for (std::size_t i = 0; i < 64; ++i) {
-      const std::size_t x = static_cast<std::size_t>(from) + i;
-      out[i] = x < words.size() ? words[x] : 0xFFFFFFFFu;
-      const double time = -std::log((static_cast<double>(out[i]) + 0.5) * 0x1p-32);
-      if (w[i] > 0) best = std::min(best, time / static_cast<double>(w[i]));
-    }
-    return ~std::uint64_t{0};
-  });
 }
 
 RandomKey noise_at(std::int32_t position) { return {position, 0, RandomStream::noise, 0}; }
@@ -129,7 +94,7 @@ TEST_CASE("a uniform draw is a function of seed, sequence and key: golden words 
   CHECK(rng.words(key) == transcribed({1000, 990, 2u << 24 | 7, 42}, 0x89ABCDEFu, 0x01234567u));
   // Independent of earlier requests, and the same from a copy.
   PhiloxRandom used = rng;
-  const Plain weights({1, 2, 3});
+  const FixedWeights weights({1, 2, 3});
   for (int i = 0; i < 10; ++i)
     used.draw(weights, RandomKey{i, 0, RandomStream::sample, 0}),
         used.accept(0.5, RandomKey{i, 1, RandomStream::accept, 0});
@@ -181,7 +146,7 @@ TEST_CASE("draw: extreme uniform draws, tokens without mass, and rows of any wid
       for (float& x : w) x = random.bernoulli(density) ? static_cast<float>(random.uniform()) : 0.0f;
       if (vocab > 1024) std::fill(w.begin() + 512, w.begin() + 1024, 0.0f);  // a tile without mass
       w[static_cast<std::size_t>(random.below(vocab))] = 1;
-      const Plain weights(w);
+      const FixedWeights weights(w);
       Token first = 0, last = vocab - 1;
       while (w[static_cast<std::size_t>(first)] == 0) ++first;
       while (w[static_cast<std::size_t>(last)] == 0) --last;
@@ -212,7 +177,7 @@ TEST_CASE("draw: extreme uniform draws, tokens without mass, and rows of any wid
 TEST_CASE("draw: a uniform draw on a boundary selects the token above it") {
   std::vector<float> w(1024, 0.0f);
   w[3] = w[7] = w[1000] = w[1001] = 1;
-  const Plain weights(w);
+  const FixedWeights weights(w);
   CHECK(detail::draw_two_level(weights, 0.5 - 0x1p-32, 0.5 - 0x1p-32) == 3);
   CHECK(detail::draw_two_level(weights, 0.5 - 0x1p-32, 0.5) == 7);
   CHECK(detail::draw_two_level(weights, 0.5, 0.5 - 0x1p-32) == 1000);
@@ -222,9 +187,9 @@ TEST_CASE("draw: a uniform draw on a boundary selects the token above it") {
 TEST_CASE("draw: no weights, and NaN weights, are errors") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   PhiloxRandom rng(1);
-  CHECK_THROWS_AS(rng.draw(Plain({0, 0, 0}), RandomKey{}), std::runtime_error);
-  CHECK_THROWS_AS(rng.draw(Plain({1, nan, 0}), RandomKey{}), std::runtime_error);
-  CHECK_THROWS_AS(rng.draw(Plain({1, inf, 0}), RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw(FixedWeights({0, 0, 0}), RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw(FixedWeights({1, nan, 0}), RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw(FixedWeights({1, inf, 0}), RandomKey{}), std::runtime_error);
 }
 
 TEST_CASE("draws follow the distribution: chi-square, n 200,000, alpha 1e-4, fixed seeds") {
@@ -232,7 +197,7 @@ TEST_CASE("draws follow the distribution: chi-square, n 200,000, alpha 1e-4, fix
     Random random(static_cast<std::uint64_t>(vocab));
     std::vector<float> w(static_cast<std::size_t>(vocab));
     for (float& x : w) x = static_cast<float>(0.2 + random.uniform());
-    const Plain weights(w);
+    const FixedWeights weights(w);
     PhiloxRandom rng(77);
     constexpr int n = 200000;
     std::vector<int> counts(w.size());
@@ -257,7 +222,7 @@ TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, on every instructi
         x = random.bernoulli(density) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
       if (w.size() == 3000) std::fill(w.begin() + 600, w.begin() + 1100, 0.0f);
       w[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(w.size())))] = 1;
-      REQUIRE(rng.draw_by_noise(Plain(w), noise_at(i)) == by_gumbel(rng, w, noise_at(i)));
+      REQUIRE(rng.draw_by_noise(FixedWeights(w), noise_at(i)) == by_gumbel(rng, w, noise_at(i)));
     }
   }
 }
@@ -268,66 +233,13 @@ TEST_CASE("draw_by_noise does not depend on the sum of the weights") {
   for (float& x : w) x = static_cast<float>(std::pow(random.uniform(), 8));
   PhiloxRandom rng(2);
   for (std::int32_t i = 0; i < 100; ++i) {
-    const Token want = rng.draw_by_noise(Plain(w), noise_at(i));
+    const Token want = rng.draw_by_noise(FixedWeights(w), noise_at(i));
     for (const int power : {-90, -40, 40, 100, 120}) {
       std::vector<float> scaled = w;
       for (float& x : scaled) x = std::ldexp(x, power);
-      REQUIRE(rng.draw_by_noise(Plain(scaled), noise_at(i)) == want);
+      REQUIRE(rng.draw_by_noise(FixedWeights(scaled), noise_at(i)) == want);
     }
   }
-}
-
-TEST_CASE(
-    "a block of noise: the words of its keys, and all tokens that may win, the same on every instruction "
-    "set") {
-  Random random(7);
-  for (int round = 0; round < 300; ++round) {
-    const detail::NoiseCounter at{
-        {static_cast<std::uint32_t>(round), 0, 6u << 24 | 16u * static_cast<unsigned>(round), 9},
-        {static_cast<std::uint32_t>(random.bits()), 77}};
-    std::array<float, 64> w;
-    const double decades = round % 3 * 8;
-    for (float& x : w)
-      x = random.bernoulli(0.8) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
-    const auto bound = round % 5 == 0 ? std::numeric_limits<float>::infinity()
-                                      : static_cast<float>(std::pow(10, random.between(-4, 6)));
-    std::array<std::uint32_t, 64> want{};
-    const std::uint64_t bits = simd::compiled<Isa::portable, &detail::NoiseBody<Isa::portable>::block>()(
-        at, w.data(), bound, want.data());
-    for (std::uint32_t i = 0; i < 64; ++i) {
-      auto counter = at.first;
-      counter[2] += i / 4;
-      const std::uint32_t word = specula_test::philox(counter, at.key)[i % 4];
-      const double time = -std::log((static_cast<double>(word) + 0.5) * 0x1p-32);
-      if (w[i] > 0 && time <= static_cast<double>(w[i]) * static_cast<double>(bound))
-        CHECK((bits >> i & 1) == 1);
-      if (bits != 0) CHECK(want[i] == word);
-    }
-    for (const auto isa : every_isa()) {
-      const Arithmetic arithmetic(isa);
-      std::array<std::uint32_t, 64> words{};
-      CHECK(detail::noise_block(at, w.data(), bound, words.data()) == bits);
-      CHECK(words == want);
-    }
-  }
-}
-
-TEST_CASE("draw_by_noise: extreme words, ties, tokens without mass") {
-  constexpr std::uint32_t last = 0xFFFFFFFFu;
-  CHECK(race(Plain({1, 1, 1}), {0, last, 0}) == 1);  // the largest word is the earliest time
-  CHECK(race(Plain({1, 1, 1}), {0, 0, 0}) == 0);     // ties go to the lower token
-  CHECK(race(Plain({0, 1, 1}), {last, 0, 0}) == 1);  // no weight: never drawn
-  CHECK(race(Plain({0, 1e-30f, 0}), {last, 0, last}) == 1);
-  CHECK(race(Plain({1, 1e-12f}), {0, last}) == 0);  // 22.9 against 116
-  CHECK(race(Plain({1, 1e-10f}), {0, last}) == 1);  // 22.9 against 1.16
-  std::vector<float> w(1100, 0.0f);
-  w[3] = 1, w[1050] = 1, w[1051] = 1;  // the heaviest tile runs first; the tie still goes to the lower token
-  std::vector<std::uint32_t> words(1100, 5u);
-  CHECK(race(Plain(w), words) == 3);
-  words[1051] = 6;
-  CHECK(race(Plain(w), words) == 1051);
-  w[3] = 1e-11f, words[3] = last;  // a tile just heavy enough to win with the best word
-  CHECK(race(Plain(w), words) == 3);
 }
 
 TEST_CASE("draw_by_noise: the best word wins with the smallest weight that can win") {
@@ -342,21 +254,18 @@ TEST_CASE("draw_by_noise: the best word wins with the smallest weight that can w
     std::vector<float> w(601, 0.0f);
     w[600] = 1;
     w[8] = static_cast<float>(equal * 1.001);
-    CHECK(rng.draw_by_noise(Plain(w), key) == 8);
+    CHECK(rng.draw_by_noise(FixedWeights(w), key) == 8);
     w[8] = static_cast<float>(equal * 0.999);
-    CHECK(rng.draw_by_noise(Plain(w), key) == 600);
+    CHECK(rng.draw_by_noise(FixedWeights(w), key) == 600);
   }
 }
 
 TEST_CASE("draw_by_noise: no weights, and NaN weights, are errors") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   PhiloxRandom rng(1);
-  CHECK_THROWS_AS(rng.draw_by_noise(Plain({0, 0, 0}), RandomKey{}), std::runtime_error);
-  CHECK_THROWS_AS(rng.draw_by_noise(Plain({1, nan, 0}), RandomKey{}), std::runtime_error);
-  CHECK_THROWS_AS(rng.draw_by_noise(Plain({1, inf, 0}), RandomKey{}), std::runtime_error);
-  Plain lying({0, 0, 0});
-  lying.masses[0] = 1;
-  CHECK_THROWS_AS(rng.draw_by_noise(lying, RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw_by_noise(FixedWeights({0, 0, 0}), RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw_by_noise(FixedWeights({1, nan, 0}), RandomKey{}), std::runtime_error);
+  CHECK_THROWS_AS(rng.draw_by_noise(FixedWeights({1, inf, 0}), RandomKey{}), std::runtime_error);
 }
 
 TEST_CASE("draws by noise follow the distribution: chi-square, n 100,000, alpha 1e-4, fixed seeds") {
@@ -364,7 +273,7 @@ TEST_CASE("draws by noise follow the distribution: chi-square, n 100,000, alpha 
     Random random(static_cast<std::uint64_t>(vocab) + 1);
     std::vector<float> w(static_cast<std::size_t>(vocab));
     for (float& x : w) x = static_cast<float>(0.2 + random.uniform());
-    const Plain weights(w);
+    const FixedWeights weights(w);
     PhiloxRandom rng(78);
     std::vector<int> counts(w.size());
     for (std::int32_t i = 0; i < 100000; ++i)
@@ -395,7 +304,7 @@ TEST_CASE(
       distance += std::abs(a - b) / 2, independent += a * b;
     }
     PhiloxRandom rng(10, static_cast<std::uint32_t>(pair));
-    const Plain target(p), draft(q);
+    const FixedWeights target(p), draft(q);
     constexpr int n = 4000;
     double agree = 0;
     for (std::int32_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// CurveCostModel and AcceptanceEstimator: which draft tokens pay.
+// CurveCostModel: which draft tokens pay.
 #include <specula/cost/curve_cost_model.hpp>
 
 #include <doctest/doctest.h>
@@ -19,42 +19,6 @@ CostCurve linear(double first, double more) {
 }
 
 }  // namespace
-
-TEST_CASE("an estimate starts with the draft's confidence and converges to the measured acceptance") {
-  AcceptanceEstimator record;
-  for (const double c : {0.05, 0.5, 0.99}) CHECK(record.accept_probability(c) == doctest::Approx(c));
-  CHECK(record.first_probability() == 0.5);
-  for (int i = 0; i < 400; ++i) record.saw(0.9, i % 4 == 0);  // an overconfident draft
-  CHECK(record.accept_probability(0.9) == doctest::Approx(0.25).epsilon(0.05));
-  CHECK(record.accept_probability(0.3) == doctest::Approx(0.3));  // without measurements
-  record.fade(0);
-  CHECK(record.accept_probability(0.9) == doctest::Approx(0.9));
-  for (int i = 0; i < 400; ++i) record.saw_draft_tokens(i % 2 == 0, i % 4 != 3);
-  CHECK(record.first_probability() == doctest::Approx(0.5).epsilon(0.02));
-  CHECK(record.any_probability() == doctest::Approx(0.75).epsilon(0.02));
-}
-
-TEST_CASE("probabilities are within [0, 1], even for invalid confidences") {
-  AcceptanceEstimator record;
-  for (int i = 0; i < 100; ++i) record.saw(1.0, true), record.saw(0.0, false);
-  for (const double c : {0.0, 1e-9, 0.2, 1 - 1e-9, 1.0}) {
-    CHECK(record.accept_probability(c) >= 0);
-    CHECK(record.accept_probability(c) <= 1);
-  }
-}
-
-TEST_CASE("the distribution of the draft's confidences is learned from their frequencies") {
-  AcceptanceEstimator record;
-  CHECK_FALSE(record.each_outlook([](double, double) {}));
-  for (int i = 0; i < 30; ++i) record.saw_drafted(i % 3 ? 0.9 : 0.1);
-  double shares = 0, mean = 0;
-  int bins = 0;
-  CHECK(record.each_outlook(
-      [&](double probability, double share) { shares += share, mean += share * probability, ++bins; }));
-  CHECK(bins == 2);
-  CHECK(shares == doctest::Approx(1));
-  CHECK(mean == doctest::Approx((2 * 0.9 + 0.1) / 3).epsilon(0.1));
-}
 
 TEST_CASE("a draft token pays if its probability is at least its cost") {
   AcceptanceEstimator record;

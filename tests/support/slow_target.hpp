@@ -3,8 +3,8 @@
 
 namespace specula_test {
 
-/// The model M, a call of which takes an hour by its own clock (TimesItself): whatever the machine's clock says
-/// of the drafts, they pay.
+/// The model M, a call of which takes an hour by its own clock (TimesItself): whatever the machine's clock
+/// says of the drafts, they pay.
 template <class M>
 struct SlowTarget : M {
   using M::M;
