@@ -16,9 +16,9 @@
 
 #include <specula/eigen/detail/bf16_product.hpp>
 #include <specula/eigen/detail/elementwise.hpp>
-#include <specula/eigen/detail/isa.hpp>
 #include <specula/eigen/detail/large_batch_product.hpp>
 #include <specula/eigen/detail/panel_product.hpp>
+#include <specula/eigen/inputs.hpp>
 #include <specula/eigen/panel_matrix.hpp>
 
 namespace {
@@ -28,13 +28,13 @@ using specula::best_isa;
 using specula::Isa;
 
 constexpr std::pair<std::int32_t, std::int32_t> kLayer[] = {{640, 384}, {384, 384}, {2048, 384}, {384, 1024}};
-constexpr std::int32_t kMostCols = 1024;
+constexpr std::int32_t kMaxCols = 1024;
 
 float number(std::int64_t i) { return static_cast<float>(i * 7919 % 1021 - 510) / 512.0f; }
 
 struct Batch {
   explicit Batch(std::int32_t tokens)
-      : stride(detail::column_stride<float>(kMostCols)),
+      : stride(detail::column_stride<float>(kMaxCols)),
         out_stride(detail::column_stride<float>(2048)),
         x(static_cast<std::size_t>(stride) * static_cast<std::size_t>(tokens)),
         y(static_cast<std::size_t>(out_stride) * static_cast<std::size_t>(tokens)) {
@@ -77,14 +77,14 @@ void panels(benchmark::State& state, Isa isa) {
 }
 void rounded(benchmark::State& state) {
   if (!has_bf16_products()) return state.SkipWithError("this machine does not have these instructions");
-  detail::Bf16Product product(static_cast<std::int32_t>(state.range(0)), kMostCols);
+  detail::Bf16Product product(static_cast<std::int32_t>(state.range(0)), kMaxCols);
   products(state, [&](const auto& w, detail::Columns<float> io, std::int32_t tokens) {
     product.run(w.bf16_panels(0), w.panels(), w.cols(), io, tokens);
   });
 }
 /// What a Llama does with large_batch_from: expands 128 rows of weights at a time.
 void expanded(benchmark::State& state) {
-  detail::LargeBatchProduct<float> product(kMostCols);
+  detail::LargeBatchProduct<float> product(kMaxCols);
   products(state, [&](const auto& w, detail::Columns<float> io, std::int32_t tokens) {
     product.run(w, 0, w.panels(), io, tokens);
   });

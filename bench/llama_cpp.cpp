@@ -129,7 +129,7 @@ void verification(benchmark::State& state, const SamplingParams& params) {
   for (auto _ : state) {
     const Case& c = cases[at++ % kCases];
     auto begin = Clock::now();
-    Sampling{}.verify(*c.tree,
+    Sampling{}.decide(*c.tree,
                       TargetDistributions({c.rows.data(), kNodes, kVocab, kVocab}, params, workspace), rng,
                       result);
     double spent = seconds(begin);

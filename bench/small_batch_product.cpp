@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <specula/eigen/detail/bf16_product.hpp>
-#include <specula/eigen/detail/isa.hpp>
 #include <specula/eigen/detail/panel_product.hpp>
+#include <specula/eigen/inputs.hpp>
 #include <specula/eigen/panel_matrix.hpp>
 
 #if SPECULA_X86

@@ -14,7 +14,7 @@
 #include <random>
 #include <vector>
 
-#include <specula/train/top_k_distillation.hpp>
+#include <specula/theory/top_k_distillation.hpp>
 
 namespace {
 

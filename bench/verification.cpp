@@ -170,12 +170,12 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
   const auto verify = [&](const Case& c) {
-    rule.verify(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), rng,
+    rule.decide(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), rng,
                 result);
   };
   for (Case& c : cases) {
     Repeats counting{rng};
-    rule.verify(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace),
+    rule.decide(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace),
                 counting, result);
     const std::int32_t accepted = result.accepted_count(), draft_tokens = nodes - 1;
     c.target_rows = accepted + 1;
@@ -290,7 +290,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   for (auto _ : state) {
     const Case& c = cases[at++ % count];
     const auto begin = Clock::now();
-    by.verify(*c.tree,
+    by.decide(*c.tree,
               TargetDistributions({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace), rng,
               result);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

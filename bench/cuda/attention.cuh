@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include <specula/cuda/device/tree_attention_plan.cuh>
+#include <specula/cuda/api/tree_attention_plan.cuh>
 
 #include "program.cuh"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <specula/cuda/types.cuh>
+#include <specula/cuda/args/types.cuh>
 
 namespace specula_bench {
 

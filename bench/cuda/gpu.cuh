@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cuda/types.cuh>
+#include <specula/cuda/args/types.cuh>
 
 #include "measure.hpp"
 

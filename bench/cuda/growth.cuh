@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include <specula/cuda/device/grow.cuh>
+#include <specula/cuda/api/grow.cuh>
 
 #include "program.cuh"
 

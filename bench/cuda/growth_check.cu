@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <limits>
 
-#include <specula/cuda/device/tree_links.cuh>
+#include <specula/cuda/api/tree_links.cuh>
 
 #include "growth.cuh"
 #include "growth_cub.cuh"

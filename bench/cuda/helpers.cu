@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <limits>
 
-#include <specula/cuda/device/compact_kv.cuh>
-#include <specula/cuda/device/layer_similarity.cuh>
-#include <specula/cuda/device/max_gram.cuh>
-#include <specula/cuda/device/top_k_distillation.cuh>
+#include <specula/cuda/api/compact_kv.cuh>
+#include <specula/cuda/api/layer_similarity.cuh>
+#include <specula/cuda/api/max_gram.cuh>
+#include <specula/cuda/api/top_k_distillation.cuh>
 
 #include "program.cuh"
 #include "random.cuh"

@@ -1,7 +1,7 @@
 // Definitions of the attention kernels' tables, for the files that instantiate them.
 #pragma once
 
-#include <specula/cuda/device/tree_attention.cuh>
+#include <specula/cuda/api/tree_attention.cuh>
 
 #include "attention.cuh"
 

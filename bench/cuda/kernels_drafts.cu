@@ -1,5 +1,5 @@
 // Rejection with drafts of other forms.
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 #include "rule_plans.cuh"
 
@@ -16,7 +16,7 @@ template <class Draft>
 cudaError_t DraftKernels<Draft>::run(const RulePlan& plan, const device::Trees& trees,
                                      const device::TargetRows<float>& target, const Draft& draft,
                                      const device::VerifyResults& out, cudaStream_t stream) {
-  return device::verify(verifier_plan_of<device::RejectionPlan<float, Draft>>(plan), trees, target, draft,
+  return device::verify_trees(verifier_plan_of<device::RejectionPlan<float, Draft>>(plan), trees, target, draft,
                         out, stream);
 }
 

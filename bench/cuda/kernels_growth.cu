@@ -1,5 +1,5 @@
 // Growth of proposals.
-#include <specula/cuda/device/grow.cuh>
+#include <specula/cuda/api/grow.cuh>
 
 namespace specula {
 namespace cuda {

@@ -1,5 +1,5 @@
 // Greedy and sample-and-match.
-#include <specula/cuda/device/verify_matching.cuh>
+#include <specula/cuda/api/verify_matching.cuh>
 
 #include "rule_plans.cuh"
 

@@ -1,5 +1,5 @@
 // Rejection with drafts of logits.
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 #include "rule_plans.cuh"
 

@@ -1,5 +1,5 @@
 // Verification over a split vocabulary.
-#include <specula/cuda/device/verify_sharded.cuh>
+#include <specula/cuda/api/verify_sharded.cuh>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Traversal, and block verification, which is its kernel.
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 #include "rule_plans.cuh"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include <specula/cuda/primitives/thread/numbers.cuh>
-#include <specula/cuda/types.cuh>
+#include <specula/cuda/args/types.cuh>
+#include <specula/cuda/detail/primitives/thread/numbers.cuh>
 
 namespace specula_bench {
 

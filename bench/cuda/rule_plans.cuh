@@ -1,8 +1,8 @@
 // From the plans of rules to plans whose type is gone, and back: for the files that hold kernels.
 #pragma once
 
-#include <specula/cuda/device/verify.cuh>
-#include <specula/cuda/device/verify_matching.cuh>
+#include <specula/cuda/api/verify.cuh>
+#include <specula/cuda/api/verify_matching.cuh>
 
 #include "verification.cuh"
 
@@ -73,7 +73,7 @@ RuleKernels<Element> comparing_kernels() {
   out.run = [](const RulePlan& plan, const device::Trees& trees, const device::TargetRows<Element>& target,
                const Draft& draft, const device::VerifyResults& out_to, const device::Workspace&,
                cudaStream_t stream) {
-    return device::verify(verifier_plan_of<Plan>(plan), trees, target, draft, out_to, stream);
+    return device::verify_trees(verifier_plan_of<Plan>(plan), trees, target, draft, out_to, stream);
   };
   out.reshape = [](RulePlan* plan, bool, const Geometry& wanted, bool* fits) {
     return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);
@@ -105,7 +105,7 @@ RuleKernels<Element> matching_kernels() {
     typed.verifier = verifier_plan_of<decltype(typed.verifier)>(plan);
     typed.all_nodes = plan.all_nodes;
     typed.nodes = plan.nodes;
-    return device::verify(typed, trees, target, out_to, workspace, stream);
+    return device::verify_trees(typed, trees, target, out_to, workspace, stream);
   };
   out.reshape = [](RulePlan* plan, bool chains, const Geometry& wanted, bool* fits) {
     if (chains || !plan->all_nodes) return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <specula/cuda/api/verify.cuh>
 #include <specula/cuda/args/trees.cuh>
-#include <specula/cuda/device/verify.cuh>
 
 #include "cases.hpp"
 

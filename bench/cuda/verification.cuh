@@ -4,9 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <specula/cuda/api/sample.cuh>
+#include <specula/cuda/api/verify.cuh>
 #include <specula/cuda/args/trees.cuh>
-#include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/verify.cuh>
 
 namespace specula_bench {
 

@@ -3,7 +3,6 @@
 # - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.
 # - A concept's definition with its comments, which Doxygen drops, is part of its documentation.
 # - Indented lines after an empty one are code or a formula: Markdown wants them further in.
-# - Names in parentheses, (verify)(tree, rng), are names.
 FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
 head && /^\/\// { sub(/^\/\//, "///") }
 /^[^\/]/ { head = 0 }
@@ -27,6 +26,5 @@ concept {
 /^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }
 { block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }
 
-{ while (match($0, /\((check|require|verify)\)\(/)) $0 = substr($0, 1, RSTART - 1) " " substr($0, RSTART + 1, RLENGTH - 3) substr($0, RSTART + RLENGTH - 1) }
 { above = $0; print }
 END { printf "%s", documents }

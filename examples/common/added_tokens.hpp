@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <specula/base/rows.hpp>
 #include <specula/eigen/json_fields.hpp>
-#include <specula/rows.hpp>
 
 namespace specula_examples {
 

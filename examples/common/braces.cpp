@@ -13,7 +13,7 @@
 namespace specula_examples {
 namespace {
 
-constexpr std::size_t kMost = 10000;
+constexpr std::size_t kMax = 10000;
 
 [[noreturn]] void fail(std::string_view text, const char* what) {
   throw UsageError("'" + std::string(text) + "': " + what);
@@ -57,7 +57,7 @@ std::vector<std::string> alternatives(std::string_view inside, std::string_view 
   std::vector<std::string> all;
   if (const auto range = range_of(inside)) {
     const auto [first, last] = *range;
-    if (static_cast<std::size_t>(std::abs(std::int64_t{last} - first)) >= kMost)
+    if (static_cast<std::size_t>(std::abs(std::int64_t{last} - first)) >= kMax)
       fail(whole, "stands for more than 10000 names");
     const std::int32_t step = first <= last ? 1 : -1;
     for (std::int32_t n = first; n != last; n += step) all.push_back(std::to_string(n));
@@ -79,7 +79,7 @@ std::vector<std::string> expand(std::string_view text, std::string_view whole) {
   } while (depth > 0 && ++close < text.size());
   const auto middles = alternatives(text.substr(open + 1, close - open - 1), whole);
   const auto ends = expand(text.substr(close + 1), whole);
-  if (middles.size() * ends.size() > kMost) fail(whole, "stands for more than 10000 names");
+  if (middles.size() * ends.size() > kMax) fail(whole, "stands for more than 10000 names");
   std::vector<std::string> all;
   for (const std::string& middle : middles)
     for (const std::string& end : ends)

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "errors.hpp"
 

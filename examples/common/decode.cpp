@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include <specula/run/count_emitted.hpp>
+#include <specula/run/limits.hpp>
 
 namespace specula_examples {
 namespace {

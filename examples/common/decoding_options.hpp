@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <specula/sampling_params.hpp>
+#include <specula/base/sampling_params.hpp>
 
 #include "errors.hpp"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <specula/pipeline/error.hpp>
+#include <specula/pipeline/spec.hpp>
 
 namespace specula_examples {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "stop_strings.hpp"
 #include "utf8_gate.hpp"

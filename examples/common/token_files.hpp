@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "added_tokens.hpp"
 #include "tokenizer.hpp"

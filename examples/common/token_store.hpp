@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "style_info.hpp"
 

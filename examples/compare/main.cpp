@@ -65,8 +65,8 @@ std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
     factories.push_back({.drafts = {},
                          .exits = {},
                          .drafters = {},
-                         .max_nodes = kMostTunedNodes,
-                         .draft_nodes = kMostTunedNodes,
+                         .max_nodes = kMaxTunedNodes,
+                         .draft_nodes = kMaxTunedNodes,
                          .build = {}});
   }
   return factories;

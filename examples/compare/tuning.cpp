@@ -56,7 +56,7 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::ve
   specula::TunerOptions options;
   options.objective = objective;
   options.last_column = {0, 1, 2, 3, 4, 6, 8, 10, 16, 24};
-  options.max_nodes = kMostTunedNodes;
+  options.max_nodes = kMaxTunedNodes;
   options.least_first = least_first;
   std::vector<std::string> members = active;
   if (active.back() !=

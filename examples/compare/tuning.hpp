@@ -16,7 +16,7 @@
 
 namespace specula_examples {
 
-inline constexpr std::int32_t kMostTunedNodes = 128;  // of a proposal, root included
+inline constexpr std::int32_t kMaxTunedNodes = 128;  // of a proposal, root included
 
 /// Pipelines that measure the acceptance rate of each of `drafters` (best first): under the target, and under
 /// each drafter before it.

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/compact_kv.cuh>
+#include <specula/cuda/api/compact_kv.cuh>
 
 #include <cstdio>
 

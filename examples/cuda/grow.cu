@@ -1,4 +1,4 @@
-#include <specula/cuda/device/grow_dynamic_tree.cuh>
+#include <specula/cuda/api/grow_dynamic_tree.cuh>
 
 #include <cstdio>
 

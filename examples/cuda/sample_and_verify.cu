@@ -1,5 +1,5 @@
-#include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/sample.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 #include <cstdio>
 
@@ -61,7 +61,7 @@ int main() {
   constexpr std::size_t kCells = kSequences * (kDraftTokens + 1);  // rows of max_depth + 1
   const VerifyResults out{zeros<Token>(kCells), zeros<NodeId>(kCells), zeros<std::int32_t>(kSequences),
                           zeros<Status>(kSequences)};
-  if (verify(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
+  if (verify_trees(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
 
   const std::vector<std::int32_t> count = to_host(out.count, kSequences);
   const std::vector<Status> status = to_host(out.status, kSequences);

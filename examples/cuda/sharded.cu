@@ -1,4 +1,4 @@
-#include <specula/cuda/device/verify_sharded.cuh>
+#include <specula/cuda/api/verify_sharded.cuh>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@ using namespace specula::cuda;
 int main() {
   // One sequence: a root with two draft tokens after it, one in each shard's part of the vocabulary.
   // All shards but the last hold the same number of whole tiles of 512 tokens.
-  constexpr int kNodes = 3, kVocab = 32000, kShards = 2, kTiles = 32, kMostTokens = kTiles * 512;
+  constexpr int kNodes = 3, kVocab = 32000, kShards = 2, kTiles = 32, kMaxTokens = kTiles * 512;
   Trees trees{};
   trees.begin = on_device<std::int32_t>({0, kNodes});
   trees.token = on_device<Token>({7, 100, 20000});
@@ -24,7 +24,7 @@ int main() {
   TilePartial* const tiles = zeros<TilePartial>(kShards * kNodes * kTiles);
   float* const child_logits = zeros<float>(kShards * kNodes);
   for (int s = 0; s < kShards; ++s) {
-    const int first = s * kMostTokens, tokens = std::min(kMostTokens, kVocab - first);
+    const int first = s * kMaxTokens, tokens = std::min(kMaxTokens, kVocab - first);
     // The shard's part of the rows, (N, tokens). Zeros stand for the logits.
     const BFloat16* const logits = zeros<BFloat16>(static_cast<std::size_t>(kNodes * tokens));
     const ShardRows<BFloat16> rows{logits, tokens, first, tokens, params};

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/top_k_distillation.cuh>
+#include <specula/cuda/api/top_k_distillation.cuh>
 
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/tree_attention.cuh>
+#include <specula/cuda/api/tree_attention.cuh>
 
 #include <cmath>
 #include <cstdio>

@@ -13,7 +13,7 @@ namespace specula_examples {
 namespace {
 
 constexpr std::string_view kBetween = " | ";
-constexpr std::size_t kLeastColumns = 96, kLeastRows = 12;
+constexpr std::size_t kMinColumns = 96, kMinRows = 12;
 
 /// A character of valid UTF-8 as a terminal shows it.
 struct Character {
@@ -147,7 +147,7 @@ double replay_pace(double seconds) {
 std::optional<TerminalSize> size_for_panes(int descriptor) {
   winsize size{};
   if (!takes_escapes(descriptor) || ioctl(descriptor, TIOCGWINSZ, &size) != 0 ||
-      size.ws_col < kLeastColumns || size.ws_row < kLeastRows)
+      size.ws_col < kMinColumns || size.ws_row < kMinRows)
     return std::nullopt;
   return TerminalSize{size.ws_col, size.ws_row};
 }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include <specula/accept/target_distributions.hpp>
-#include <specula/dot.hpp>
+#include <specula/run/dot.hpp>
 
 #include "files.hpp"
 #include "html_page.hpp"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 namespace specula_examples {
 

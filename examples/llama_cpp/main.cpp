@@ -282,8 +282,8 @@ int run(int argc, char** argv) {
   const GgufFiles files = files_of(options);
   for (const auto& name : names) {
     factories.push_back(specula::prepare_pipeline(name));
-    constexpr std::int32_t kMostNodes = 257;  // below a root, each draft token may need a sequence of its own
-    if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMostNodes)
+    constexpr std::int32_t kMaxNodes = 257;  // below a root, each draft token may need a sequence of its own
+    if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMaxNodes)
       throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 draft tokens");
     for (const auto& draft : factories.back().drafts) {
       files.draft(draft);  // reports errors before the run

@@ -2,8 +2,8 @@
 // the program also includes make_pipeline.hpp, which compiles them.
 #pragma once
 
-#include "specula/pipeline/error.hpp"
 #include "specula/pipeline/factory.hpp"
 #include "specula/pipeline/models.hpp"
 #include "specula/pipeline/named_models.hpp"
-#include "specula/pipeline/pipeline.hpp"
+#include "specula/pipeline/run_time_pipeline.hpp"
+#include "specula/pipeline/spec.hpp"

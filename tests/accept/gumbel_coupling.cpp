@@ -201,7 +201,7 @@ TEST_CASE(
   VerifyWorkspace workspace(3, 4);
   PhiloxRandom rng(1);
   VerifyResult out;
-  GumbelCoupling{}.verify(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
+  GumbelCoupling{}.decide(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
                           rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 1});
   CHECK(out.next_token == 0);

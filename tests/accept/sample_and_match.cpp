@@ -61,7 +61,7 @@ TEST_CASE("of two children with the same token, the first is accepted") {
   VerifyWorkspace workspace(3, 4);
   PhiloxRandom rng(1);
   VerifyResult out;
-  SampleAndMatch{}.verify(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
+  SampleAndMatch{}.decide(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
                           rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 1});
   CHECK(out.next_token == 0);

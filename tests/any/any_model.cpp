@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <specula/draft/feature_head.hpp>
-#include <specula/draft/glide.hpp>
-#include <specula/processed_model.hpp>
+#include <specula/draft/conditioned.hpp>
+#include <specula/model/processed.hpp>
 
 #include "conditioned_models.hpp"
 #include "toy_model.hpp"

@@ -121,11 +121,9 @@ void counts_changes() {
       CHECK(std::optional(wrapper.change_count()) == std::optional(model.change_count()));
       model.set_weights(2);
       CHECK(std::optional(wrapper.change_count()) == std::optional(before + 2));
-    } else if constexpr (is_any<std::remove_cvref_t<decltype(wrapper)>>) {
+    } else {
       CHECK(!tree.change_count());
       CHECK(!path.change_count());
-    } else {
-      static_assert(!ReportsChangeCount<decltype(tree)> && !ReportsChangeCount<decltype(path)>);
     }
   });
 }
@@ -434,7 +432,7 @@ struct Full {
   void sync(Tokens, Tokens) {}
   LogitsView extend(Tokens, Nodes) { return {}; }
   void reserve(std::int32_t tokens) { *reserved = tokens; }
-  Usage usage() const { return {.calls = 3}; }
+  Usage usage() const noexcept { return {.calls = 3}; }
   std::int32_t* reserved;
 };
 struct Bare {
@@ -460,7 +458,6 @@ void reserves_memory() {
 }
 void reports_room() {
   std::int32_t unused = 0;  // Full and Bare have room for 7
-  static_assert(!ReportsRoom<AnyDrafter>);
   CHECK(Stack{Bare{}}.room(2) == 5);
   CHECK(Stack{AnyDrafter{Bare{}}, Full{&unused}}.room(2) == 5);
   CHECK(Stack{Bare{}, MaxGram{kVocab}}.room(7) == MaxGram{kVocab}.capacity() - 7);
@@ -484,7 +481,6 @@ void reports_member_usage() {
   const Stack two{Bare{}, Full{&unused}};
   CHECK(two.usage(0).calls == 0);
   CHECK(two.usage(1).calls == 3);
-  CHECK_THROWS_AS(two.usage(2), std::invalid_argument);
 }
 void has_members() {
   static_assert(Stack<Bare>::kMembers == 1 && Stack<Bare, Full>::kMembers == 2);
@@ -650,7 +646,6 @@ struct Row {
 };
 const std::vector<Row> kRows{
     {"CountsChanges", counts_changes},
-    {"ReportsChangeCount", counts_changes},
     {"ExposesKeyValues", exposes<Conditioning::key_values>},
     {"ExposesFeatures", exposes<Conditioning::features>},
     {"TargetConditioned", states_conditioning},
@@ -664,12 +659,12 @@ const std::vector<Row> kRows{
     {"ExitsEarly", exits_early},
     {"NamesItsCache", names_its_cache},
     {"ReservesMemory", reserves_memory},
-    {"ReportsRoom", reports_room},
+    {"room", reports_room},
     {"ReportsUsage", reports_usage},
     {"HasMembers", has_members},
-    {"ReportsMemberUsage", reports_member_usage},
+    {"usage(i)", reports_member_usage},
     {"LogitsDrafter", rows_or_point_masses},
-    {"ReportsSize", reports_size},
+    {"size", reports_size},
     {"logprobs", logprobs},
     {"StatesLeastNodes", states_least_nodes},
     {"StatesDraftNodes", states_draft_nodes},

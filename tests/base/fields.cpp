@@ -37,8 +37,8 @@ TEST_CASE("a number of nodes that is too large does not overflow, and is refused
     std::int64_t nodes;
     std::int32_t max_nodes() const { return node_count(nodes); }
   };
-  expect_nodes("Shape", Shape{kMostNodes});
-  for (const std::int64_t nodes : {std::int64_t{kMostNodes} + 1, std::numeric_limits<std::int64_t>::max()})
+  expect_nodes("Shape", Shape{kMaxNodes});
+  for (const std::int64_t nodes : {std::int64_t{kMaxNodes} + 1, std::numeric_limits<std::int64_t>::max()})
     CHECK_THROWS_WITH_AS(expect_nodes("Shape", Shape{nodes}),
                          "Shape: max_nodes() is 16777216, must be in [1, 16777215]", std::invalid_argument);
   CHECK_THROWS_AS(expect_nodes("Shape", Shape{-5}), std::invalid_argument);

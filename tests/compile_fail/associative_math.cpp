@@ -1,6 +1,6 @@
 // expect: -ffast-math, -Ofast, -fassociative-math
 // flags: -fassociative-math -fno-signed-zeros -fno-trapping-math
 // only: GNU
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 int main() {}

@@ -1,5 +1,5 @@
 // expect: -ffast-math, -Ofast, -fassociative-math
 // flags: -ffast-math
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 int main() {}

@@ -30,7 +30,7 @@ struct SaysForWhat : Greedy {
 };
 struct Decides : Greedy {
 #ifdef SPECULA_MUST_FAIL
-  void verify(const TokenTree&) const {}
+  void decide(const TokenTree&) const {}
 #endif
 };
 struct Syncs : NoDrafter {

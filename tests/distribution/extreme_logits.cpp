@@ -11,9 +11,9 @@
 
 #include <specula/accept/target_distributions.hpp>
 #include <specula/accept/typical.hpp>
+#include <specula/distribution/random_source.hpp>
 #include <specula/proposal/proposal_builder.hpp>
-#include <specula/random_source.hpp>
-#include <specula/train/top_k_distillation.hpp>
+#include <specula/theory/top_k_distillation.hpp>
 
 #include "kernel_contract.hpp"
 #include "plain_distribution.hpp"

@@ -1,6 +1,6 @@
 // labels: light
 // FeatureHead (EAGLE, HASS): a draft conditioned on the target's features.
-#include <specula/draft/feature_head.hpp>
+#include <specula/draft/conditioned.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // labels: light
 // Glide: a draft conditioned on the target's keys and values.
-#include <specula/draft/glide.hpp>
+#include <specula/draft/conditioned.hpp>
 
 #include <doctest/doctest.h>
 

@@ -474,19 +474,15 @@ TEST_CASE("in a pipeline the text is that of plain decoding, and repetitions are
   }
 }
 
-TEST_CASE("use of a moved-from n-gram drafter is an error") {
-  const auto refuses = [](auto drafter, const char* message) {
+TEST_CASE("n-gram drafters can be moved, and be assigned to afterwards") {
+  const auto moves = [](auto drafter) {
     drafter.sync(Text{0, 1, 0}, {});
     auto other = std::move(drafter);
     CHECK(other.extend(Text{1}, std::vector<NodeId>{kNoParent}).tokens[0] == 0);
-    // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
-    CHECK_THROWS_WITH_AS(drafter.sync(Text{0}, {}), message, std::logic_error);
-    CHECK_THROWS_WITH_AS(drafter.truncate(0), message, std::logic_error);
-    CHECK_THROWS_WITH_AS(drafter.extend(Text{0}, std::vector<NodeId>{kNoParent}), message, std::logic_error);
-    // NOLINTEND(bugprone-use-after-move)
-    drafter = std::move(other);  // and work again after assignment
+    drafter = std::move(other);
     drafter.sync(Text{0, 1, 0}, {});
+    CHECK(drafter.extend(Text{1}, std::vector<NodeId>{kNoParent}).tokens[0] == 0);
   };
-  refuses(MaxGram(3), "MaxGram: it was moved from");
-  refuses(Bigram::online(3), "Bigram: it was moved from");
+  moves(MaxGram(3));
+  moves(Bigram::online(3));
 }

@@ -182,20 +182,13 @@ TEST_CASE("after an exception of the model the drafter still works") {
   }
 }
 
-TEST_CASE("use of a moved-from drafter is an error and does not touch its model") {
+TEST_CASE("a drafter that was moved goes on with its model") {
   ToyModel model(3, 1);
   ModelDrafter drafter(model);
   drafter.sync(std::vector<Token>{0, 1}, {});
   ModelDrafter other = std::move(drafter);
-  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
-  const char* message = "ModelDrafter: it was moved from";
-  CHECK_THROWS_WITH_AS(drafter.sync(std::vector<Token>{0}, {}), message, std::logic_error);
-  CHECK_THROWS_WITH_AS(drafter.truncate(0), message, std::logic_error);
-  CHECK_THROWS_WITH_AS(drafter.extend(std::vector<Token>{0}, std::vector<NodeId>{kNoParent}), message,
-                       std::logic_error);
-  // NOLINTEND(bugprone-use-after-move)
-  CHECK(model.size() == 2);
   other.sync(std::vector<Token>{0, 1, 2}, {});
+  CHECK(model.cache() == std::vector<Token>{0, 1, 2});
 }
 
 TEST_CASE("seconds are those that the model reports, if it does") {

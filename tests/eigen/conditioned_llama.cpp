@@ -14,8 +14,8 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
-#include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
+#include "specula/policy/concepts.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {
@@ -317,7 +317,7 @@ UNTHREADED_TEST_CASE("a head finds the layers that it reads among those that a t
   CHECK(row({}, {}) == row({}, {1, 3}));
   CHECK_THROWS_WITH_AS(
       row({1, 2}, {1, 3}),
-      "Llama::set_target_state: the target does not show the hidden state behind layer 2: make it "
+      "Llama::set_target_state: the target does not show the hidden state after layer 2: make it "
       "with this model's config().feature_layers in its options",
       std::invalid_argument);
   CHECK_THROWS_WITH_AS(row({1, 4}, {}),

@@ -112,7 +112,7 @@ TEST_CASE("edge cases: zeros, the smallest step, the largest weight, and weights
 
 TEST_CASE("bfloat16 holds every weight") {
   for (int q = -127; q <= 127; ++q)
-    for (int e = Int8Groups::kLeastExponent; e <= Int8Groups::kMostExponent; ++e) {
+    for (int e = Int8Groups::kMinExponent; e <= Int8Groups::kMaxExponent; ++e) {
       std::vector<float> weight{static_cast<float>(q)};
       scale_groups(weight, std::vector<std::int8_t>{static_cast<std::int8_t>(e)});
       std::uint32_t bits = 0;

@@ -12,8 +12,8 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
-#include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
+#include "specula/policy/concepts.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {

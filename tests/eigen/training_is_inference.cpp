@@ -1,4 +1,4 @@
-// Training equals inference for drafts conditioned on the target: with the masks of train/, all rows and all
+// Training equals inference for drafts conditioned on the target: with the masks of theory/, all rows and all
 // predicted features are those of the steps of a round.
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/eigen/llama.hpp"
-#include "specula/train/block_mask.hpp"
-#include "specula/train/context_alignment.hpp"
+#include "specula/theory/block_mask.hpp"
+#include "specula/theory/context_alignment.hpp"
 
 namespace {
 

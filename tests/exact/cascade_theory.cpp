@@ -113,7 +113,7 @@ class LevelPoints {
     }
     return {draft_tokens_};
   }
-  const Usage& usage() const { return usage_; }
+  const Usage& usage() const noexcept { return usage_; }
 
  private:
   Agreement agreement_;

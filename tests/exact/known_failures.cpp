@@ -156,11 +156,11 @@ struct ChildBySibling {
 struct EitherRule {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
     if (tree.kind() == ProposalKind::sampled)
-      Traversal{}.verify(tree, target, rng, out);
+      Traversal{}.decide(tree, target, rng, out);
     else
-      Rejection{}.verify(tree, target, rng, out);
+      Rejection{}.decide(tree, target, rng, out);
   }
 };
 
@@ -182,7 +182,7 @@ struct PlainTraversal {
   bool variant = false;
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
     out.accepted.clear();
     visit(tree, target, rng, out, 0, 1);
     std::reverse(out.accepted.begin(), out.accepted.end());
@@ -229,8 +229,8 @@ struct PlainTraversal {
 struct KeepsWeights {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.check(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     out.clear();
     const auto weights = target.weights(target[0]);
     if (tree.size() > 1) (void)target[1];
@@ -252,8 +252,8 @@ struct OthersMasses {
 struct CopiesMasses {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.check(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     out.clear();
     const Distribution root = target[0];
     const auto last = target.weights(target[tree.size() - 1]).tile_masses();
@@ -359,7 +359,7 @@ double engine_error(const EngineProposal& form, Rule rule) {
         form.distinct && !form.as_independent ? tree.record_distinct(parent, token, q)
                                               : tree.record(parent, token, q);
       }
-      rule.verify(tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
+      rule.decide(tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
       std::vector<Token> text = {0};
       for (std::size_t i = 1; i < result.accepted.size(); ++i) text.push_back(tree.token(result.accepted[i]));
       text.push_back(result.next_token);
@@ -458,7 +458,7 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
         tree.choose(0, 0, 0.6f);
       else
         tree.draw(0, tree.store(0, q, {}), always_0);
-      Rejection{}.verify(tree, TargetDistributions({p.data(), 2, 2, 2}, {}, workspace), rng, result);
+      Rejection{}.decide(tree, TargetDistributions({p.data(), 2, 2, 2}, {}, workspace), rng, result);
       if ((result.accepted_count() > 0 ? tree.token(1) : result.next_token) == 0) zero += rng.weight();
     } while (rng.next());
     return zero;

@@ -21,8 +21,8 @@ struct Damped {
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 
   template <class C>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.check_for("Damped", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    target.expect_fits("Damped", tree);
     out.clear();
     for (NodeId at = 0;;) {
       const Distribution p = target[at];
@@ -62,7 +62,7 @@ struct Comb {
            in_draft = kNoParent;  // the drafter numbers the nodes that it was given, not those of the tree
     for (int level = 0; level < 2 && tree.room() >= 2; ++level) {
       const Token token = tree.token(at);
-      const auto row = ask(drafter, tree, {&token, 1}, {&in_draft, 1}).row(0);
+      const auto row = extend_checked(drafter, tree, {&token, 1}, {&in_draft, 1}).row(0);
       const NodeId drawn = tree.draw(at, tree.store(at, row, round.params), rng);
       Top best[2];
       const std::int32_t found = tree.top_k(at, row, best);

@@ -73,7 +73,7 @@ void round_row(const std::uint8_t* data, std::size_t size) {
   for (std::size_t c = 0; c < row.size(); ++c) {
     const float unit = std::ldexp(1.0f, exponents[c / Int8Groups::kSize]);
     // Within half a step, except where the smaller scale saturates.
-    require(std::abs(row[c] - back[c]) <= unit / 2 || std::abs(numbers[c]) == Int8Groups::kMost);
+    require(std::abs(row[c] - back[c]) <= unit / 2 || std::abs(numbers[c]) == Int8Groups::kMax);
   }
   round_to_groups(back, numbers, exponents);
   again.assign(numbers.begin(), numbers.end());

@@ -78,9 +78,7 @@
 #define B0 SPECULA_POISON(B0, termios.h)
 // <sys/sysmacros.h>
 #define major(...) SPECULA_POISON(major, sysmacros.h)
-// <AssertMacros.h> of macOS. Function-like: only a name before a parenthesis is replaced, so the headers
-// write
-// `(rule.verify)(...)` and declare `void (verify)(...)`.
+// <AssertMacros.h> of macOS.
 #define check(...) SPECULA_POISON(check, AssertMacros.h)
 #define require(...) SPECULA_POISON(require, AssertMacros.h)
 #define verify(...) SPECULA_POISON(verify, AssertMacros.h)

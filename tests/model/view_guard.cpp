@@ -15,7 +15,7 @@ namespace {
 
 bool fresh(const ViewGuard& guard) {
   try {
-    guard.check("x");
+    guard.expect_valid("x");
     return true;
   } catch (const std::logic_error&) {
     return false;
@@ -31,11 +31,11 @@ TEST_CASE("a guard passes until the next call of its model, then always throws")
   ChangeCount model;
   const ViewGuard first(model);
   CHECK(!first.empty());
-  first.check("the view");
-  first.check("the view");
+  first.expect_valid("the view");
+  first.expect_valid("the view");
   model.next();
   CHECK(model.now() == 1);
-  CHECK_THROWS_WITH_AS(first.check("the view"), "the view is stale: the model was called since",
+  CHECK_THROWS_WITH_AS(first.expect_valid("the view"), "the view is stale: the model was called since",
                        std::logic_error);
   const ViewGuard second(model);
   CHECK(fresh(second));
@@ -49,7 +49,7 @@ TEST_CASE("a guard passes until the next call of its model, then always throws")
 TEST_CASE("a guard without a model is empty") {
   const ViewGuard guard;
   CHECK(guard.empty());
-  CHECK_THROWS_WITH_AS(guard.check("the view"), "the view is empty: no model gave it", std::logic_error);
+  CHECK_THROWS_WITH_AS(guard.expect_valid("the view"), "the view is empty: no model gave it", std::logic_error);
 }
 
 TEST_CASE("a view belongs to one object, not to its copies, and is stale after a move or an assignment") {

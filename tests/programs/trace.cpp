@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <specula/dot.hpp>
+#include <specula/run/dot.hpp>
 
 #include <specula/pipeline.hpp>
 #include "decode.hpp"

@@ -25,9 +25,9 @@ const std::vector<std::vector<Token>> kPrompts{{1, 5}, {2, 3, 4}, {0, 7}};
 /// A slow rule, whose time is outside the models.
 struct Slow : SampleAndMatch {
   template <class Rng>
-  void verify(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    SampleAndMatch::verify(tree, target, rng, out);
+    SampleAndMatch::decide(tree, target, rng, out);
   }
 };
 

@@ -1,7 +1,7 @@
 // labels: light
 // count_emitted(): statistics of a text that ends within a round.
 #include <specula/proposal/proposal_builder.hpp>
-#include <specula/run/count_emitted.hpp>
+#include <specula/run/limits.hpp>
 
 #include <doctest/doctest.h>
 

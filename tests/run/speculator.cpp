@@ -348,23 +348,6 @@ TEST_CASE("errors of start() change nothing") {
   CHECK_THROWS_AS(pipeline(target, draft, Sampling{}, SampledChain{.length = -1}), Error);
 }
 
-namespace {
-/// A verifier without size().
-struct Sizeless {
-  TreeVerifier<ToyModel, Sampling> inner;
-  static constexpr bool lossless_for(ProposalKind kind) { return Sampling::lossless_for(kind); }
-  std::int32_t vocab_size() const { return inner.vocab_size(); }
-  std::int32_t room() const { return inner.room(); }
-  const SamplingParams& params() const { return inner.params(); }
-  void append(Tokens tokens) { inner.append(tokens); }
-  void truncate(std::int32_t n) { inner.truncate(n); }
-  template <class C>
-  const VerifyResult& verify(const TokenTree& tree, C& rng) {
-    return inner.verify(tree, rng);
-  }
-};
-}  // namespace
-
 TEST_CASE("errors of start() without a text do not change the target of another pipeline") {
   ToyModel target(5, 1, 2.0f, 10);
   Speculator run{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
@@ -373,11 +356,6 @@ TEST_CASE("errors of start() without a text do not change the target of another 
   CHECK_THROWS_AS(run.start(List(11, 0)), std::invalid_argument);
   CHECK(target.size() == 4);
   run.start(List(10, 0));
-  // Without size() the largest prompt is known only when the target is empty.
-  Speculator sizeless{Sizeless{TreeVerifier{target, Sampling{}}}, NoDrafter{5}, GreedyChain{}};
-  target.append(List{1, 2, 3, 4});
-  sizeless.start(List(10, 0));
-  CHECK(sizeless.room() == 1);
 }
 
 TEST_CASE("a target that fails in a round: the text is unchanged, and the next round works") {
@@ -1240,22 +1218,13 @@ TEST_CASE("a prompt that fits is accepted even if another pipeline left a longer
 }
 
 namespace {
-/// Its commit() throws after committing, and its usage() at a given call.
+/// Its commit() throws after committing.
 struct Late : ToyModel {
   using ToyModel::ToyModel;
   int commits = 0;
   void commit(Nodes path) {
     ToyModel::commit(path);
     if (++commits % 3 == 0) throw std::runtime_error("after the commit");
-  }
-};
-struct Unsure : NoDrafter {
-  explicit Unsure(const int& left) : NoDrafter(5), calls(&left) {}
-  const int* calls;
-  mutable int asked = 0;
-  Usage usage() const {
-    if (++asked > *calls) throw std::runtime_error("usage failed");
-    return {};
   }
 };
 }  // namespace
@@ -1280,34 +1249,6 @@ TEST_CASE("a commit() that throws after committing: the round is undone, and the
   }
   CHECK(thrown > 3);
   CHECK(list(run.text().first(40)) == plainly(target, kPrompt, 40, 5));
-}
-
-TEST_CASE("a usage() that throws: before the round nothing changes, after it the tokens are kept") {
-  ToyModel target(5, 1);
-  int calls = 1000;
-  Speculator run{TreeVerifier{target, Sampling{}}, Unsure{calls},
-                 CostAware(GreedyChain{.length = 2}, CostCurve({1, 1.1, 1.2}), CostCurve({0.1}))};
-  PhiloxRandom rng(5);
-  run.start(kPrompt);
-  run.step(rng);
-  const int in_a_round = run.drafter().asked;
-  REQUIRE(in_a_round > 2);
-  int failed = 0;
-  for (int after = 0; after < in_a_round; ++after) {
-    const std::size_t before = run.text().size();
-    calls = run.drafter().asked + after;
-    std::size_t fresh = 0;
-    try {
-      fresh = run.step(rng).size();
-    } catch (const std::runtime_error& e) {
-      CHECK(std::string(e.what()) == "usage failed");
-      ++failed;
-    }
-    CHECK(run.text().size() == before + fresh);
-    CHECK(target.size() + 1 == static_cast<std::int32_t>(run.text().size()));
-  }
-  CHECK(failed == 2);  // the calls before the round
-  CHECK(list(run.text()) == plainly(target, kPrompt, run.text().size(), 5));
 }
 
 namespace {

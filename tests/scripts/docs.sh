@@ -55,7 +55,7 @@ concept Sized = requires(const T& t) {
 struct Thing {
   int size = 0;  ///< in bytes
   /// Checks it.
-  void(verify)(int much) const;
+  void scale(int much) const;
 };
 
 namespace detail {
@@ -80,7 +80,7 @@ holds index.html '<a href="docs/page.html#two-words-and-a-code">' '<a href="docs
 holds docs/page.html '<span class="kt">int</span>' '<a href="../README.html">'
 holds docs/data.json figures
 holds reference/conceptspecula_1_1Sized.html 'its comment is shown'
-holds reference/structspecula_1_1Thing.html 'void&#160;.*verify</[ab]> (int much)'
+holds reference/structspecula_1_1Thing.html 'void&#160;.*scale</[ab]> (int much)'
 holds reference/thing_8hpp.html 'What this header is for'
 if [ -e "$site/reference/structspecula_1_1detail_1_1Hidden.html" ]; then echo 'FAILED: detail is shown'; failed=1; fi
 

@@ -255,13 +255,13 @@ TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
   ProposalBuilder tree(kVocab, 5, 0);
   tree.reset(kRoot, 3);
   tree.choose(0, 1, 0.5f), tree.choose(1, 1, 0.25f);
-  CHECK(detail::chain_reach(kRound, tree) == 1);
+  CHECK(kRound.reach(tree, tree.size() - 1) == 1);
   AcceptanceEstimator fresh;  // from confidence
   const CostCurve curve({1.0});
   CurveCostModel cost_model(fresh, curve, curve, {.rate = 0.1});
   ProposeContext round = kRound;
   round.cost_model = &cost_model;
-  CHECK(detail::chain_reach(round, tree) == doctest::Approx(0.125));
+  CHECK(round.reach(tree, tree.size() - 1) == doctest::Approx(0.125));
 }
 
 TEST_CASE("the workspace: the parents of a chain, counts for each reviewer") {

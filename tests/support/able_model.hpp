@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include <specula/concepts.hpp>
 #include <specula/model/features.hpp>
 #include <specula/model/view_guard.hpp>
+#include <specula/policy/concepts.hpp>
 
 #include "conditioned_models.hpp"
 

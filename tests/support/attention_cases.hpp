@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <specula/cuda/device/tree_attention_plan.cuh>
+#include <specula/cuda/api/tree_attention_plan.cuh>
 #include <type_traits>
 #include <vector>
 

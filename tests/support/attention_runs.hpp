@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <specula/cuda/device/tree_attention_mma.cuh>
+#include <specula/cuda/api/tree_attention_mma.cuh>
 #include <stdexcept>
 #include <vector>
 

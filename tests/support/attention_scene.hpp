@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <specula/cuda/attention/tree_attention_block.cuh>
+#include <specula/cuda/detail/attention/tree_attention_block.cuh>
 #include <vector>
 
 #include "random.hpp"

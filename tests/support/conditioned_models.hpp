@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include <specula/concepts.hpp>
-#include <specula/model/conditioning.hpp>
 #include <specula/model/features.hpp>
+#include <specula/model/language_model.hpp>
+#include <specula/policy/concepts.hpp>
 
 #include "toy_model.hpp"
 
@@ -36,11 +36,11 @@ class ToyKeyValues {
   ToyKeyValues() = default;
   ToyKeyValues(std::span<const float> keys, specula::detail::ViewGuard guard) : keys_(keys), guard_(guard) {}
   std::int32_t size() const {
-    guard_.check("ToyKeyValues");
+    guard_.expect_valid("ToyKeyValues");
     return static_cast<std::int32_t>(keys_.size());
   }
   float key(std::int32_t i) const {
-    guard_.check("ToyKeyValues");
+    guard_.expect_valid("ToyKeyValues");
     return keys_[static_cast<std::size_t>(i)];
   }
 

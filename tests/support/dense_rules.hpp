@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <specula/accept/target_distributions.hpp>
+#include <specula/base/rows.hpp>
+#include <specula/distribution/random_source.hpp>
 #include <specula/proposal/proposal_builder.hpp>
-#include <specula/random_source.hpp>
-#include <specula/verify_result.hpp>
 
 #include "plain_distribution.hpp"
 #include "random.hpp"
@@ -462,7 +462,7 @@ specula::VerifyResult result_of(const Rule& rule, const Case& it, const specula:
   specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
   specula::PhiloxRandom rng(seed);
   specula::VerifyResult out;
-  rule.verify(it.tree, specula::TargetDistributions(it.view(), params, workspace), rng, out);
+  rule.decide(it.tree, specula::TargetDistributions(it.view(), params, workspace), rng, out);
   return out;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <specula/cuda/args/trees.cuh>
-#include <specula/cuda/verify/sequence_verifier.cuh>
+#include <specula/cuda/detail/verify/sequence_verifier.cuh>
 
 #include "dense_rules.hpp"
 #include "emulated_gpu.hpp"

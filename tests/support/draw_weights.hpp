@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <specula/random_source.hpp>
+#include <specula/distribution/random_source.hpp>
 
 namespace specula_test {
 

@@ -1,5 +1,5 @@
 // Emulated GPU for tests. Runs kernel bodies written over the groups of
-// <specula/cuda/primitives/group.cuh>, each thread of a block separately, and throws on uses that
+// <specula/cuda/detail/primitives/group.cuh>, each thread of a block separately, and throws on uses that
 // are errors on a real GPU.
 //
 //   emulate({.clusters = 3, .blocks = 2, .threads = 64, .shared_bytes = 4096},

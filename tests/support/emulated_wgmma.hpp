@@ -17,8 +17,8 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <specula/cuda/primitives/thread/numbers.cuh>
-#include <specula/cuda/types.cuh>
+#include <specula/cuda/args/types.cuh>
+#include <specula/cuda/detail/primitives/thread/numbers.cuh>
 #include <stdexcept>
 #include <utility>
 #include <vector>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/random_source.hpp>
+#include <specula/distribution/random_source.hpp>
 
 #include "draw_weights.hpp"
 

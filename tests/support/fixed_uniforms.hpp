@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <specula/random_source.hpp>
+#include <specula/distribution/random_source.hpp>
 
 #include "dense_rules.hpp"
 
@@ -40,7 +40,7 @@ specula::VerifyResult run_rule(const Rule& rule, const specula::TokenTree& tree,
   specula::VerifyWorkspace workspace(tree.vocab(), tree.capacity());
   specula::VerifyResult out;
   const auto count = static_cast<std::int32_t>(rows.size()) / tree.vocab();
-  rule.verify(
+  rule.decide(
       tree, specula::TargetDistributions({rows.data(), count, tree.vocab(), tree.vocab()}, params, workspace),
       rng, out);
   return out;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 namespace specula_test {
 

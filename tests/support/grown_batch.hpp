@@ -11,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include <specula/cuda/grow/grown_trees.cuh>
+#include <specula/cuda/detail/grow/grown_trees.cuh>
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/tree_mask.hpp>
 
@@ -246,7 +246,7 @@ Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Pla
           });
   GrownArrays serial(batch.size(), plan.width);
   build_args.out = serial.trees();
-  build_args.told = serial.status.data();
+  build_args.status_out = serial.status.data();
   using Serial = TreeBuilder<device::SerialGroup>;
   std::vector<device::detail::TwoNumbers> shared(
       Serial::shared_bytes(plan.pool, spine, plan.width) / sizeof(device::detail::TwoNumbers) + 1);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "toy_model.hpp"
 

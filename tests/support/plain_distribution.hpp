@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include <specula/base/sampling_params.hpp>
 #include <specula/distribution/row_math.hpp>
-#include <specula/sampling_params.hpp>
 
 namespace specula_test {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/rows.hpp>
+#include <specula/base/rows.hpp>
 
 #include "random.hpp"
 

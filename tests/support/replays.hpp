@@ -80,7 +80,7 @@ class ReplayDrafter {
         confidence_(static_cast<float>(cell.sure ? 0.95 : std::max(0.02, cell.acceptance))) {}
   std::int32_t vocab_size() const { return 2; }
   std::int32_t capacity() const { return 1 << 20; }
-  const specula::Usage& usage() const { return usage_; }
+  const specula::Usage& usage() const noexcept { return usage_; }
   void truncate(std::int32_t) {}
   void begin(std::int32_t context) { known_ = context - cell_->waiting, nodes_ = 0; }
   void sync(specula::Tokens context, specula::Tokens) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/concepts.hpp>
+#include <specula/policy/concepts.hpp>
 
 #include "random.hpp"
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <specula/concepts.hpp>
+#include <specula/policy/concepts.hpp>
 
 #include "toy_model.hpp"
 

@@ -78,13 +78,13 @@ class SimulatedVerifier : public V {
  public:
   SimulatedVerifier(V verifier, Cost cost) : V(std::move(verifier)), cost_(std::move(cost)) {}
   template <class C>
-  const specula::VerifyResult& verify(const specula::TokenTree& tree, C& rng) {
+  const specula::VerifyResult& run_round(const specula::TokenTree& tree, C& rng) {
     usage_.seconds += cost_(tree.size());
     usage_.nodes += tree.size();
     ++usage_.calls;
-    return V::verify(tree, rng);
+    return V::run_round(tree, rng);
   }
-  const specula::Usage& usage() const { return usage_; }
+  const specula::Usage& usage() const noexcept { return usage_; }
   void set_cost(Cost cost) { cost_ = std::move(cost); }
 
  private:
@@ -104,7 +104,7 @@ class SimulatedDrafter : public D {
     ++usage_.calls;
     return D::extend(tokens, parents);
   }
-  const specula::Usage& usage() const { return usage_; }
+  const specula::Usage& usage() const noexcept { return usage_; }
 
  private:
   Cost cost_;

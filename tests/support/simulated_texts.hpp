@@ -75,7 +75,7 @@ class SkilledDrafter {
   SkilledDrafter(const World& world, Clock& clock) : world_(&world), clock_(&clock) { rows_.reserve(64 * 8); }
   std::int32_t vocab_size() const { return 8; }
   std::int32_t capacity() const { return 1 << 20; }
-  const specula::Usage& usage() const { return usage_; }
+  const specula::Usage& usage() const noexcept { return usage_; }
   void begin(std::int32_t text) {
     text_ = text;
     truncate(0);

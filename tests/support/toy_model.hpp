@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <specula/concepts.hpp>
 #include <specula/model/view_guard.hpp>
+#include <specula/policy/concepts.hpp>
 
 namespace specula_test {
 

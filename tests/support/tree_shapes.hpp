@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <specula/concepts.hpp>
+#include <specula/policy/concepts.hpp>
 
 namespace specula_test {
 

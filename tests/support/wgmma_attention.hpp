@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <specula/cuda/device/tree_attention_wgmma.cuh>
+#include <specula/cuda/api/tree_attention_wgmma.cuh>
 #include <stdexcept>
 #include <vector>
 

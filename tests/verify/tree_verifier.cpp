@@ -21,7 +21,7 @@ using List = std::vector<Token>;
 struct Throws {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetDistributions& target, C&, VerifyResult&) const {
+  void decide(const TokenTree&, const TargetDistributions& target, C&, VerifyResult&) const {
     target[0];
     throw std::runtime_error("the rule failed");
   }
@@ -31,7 +31,7 @@ struct Throws {
 struct Blind {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
+  void decide(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
     out.clear();
     out.accepted.push_back(1);
     out.next_token = 4;
@@ -43,7 +43,7 @@ struct Says {
   const VerifyResult* words = nullptr;
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
+  void decide(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
     out = *words;
   }
 };
@@ -69,7 +69,7 @@ TEST_CASE("one forward pass over the tree, and the accepted path is committed") 
   tree.choose(1, 2, 1);
   tree.choose(2, y, 1);
   PhiloxRandom rng(1);
-  const VerifyResult& result = verifier.verify(tree, rng);
+  const VerifyResult& result = verifier.run_round(tree, rng);
   CHECK(result.accepted == std::vector<NodeId>{0, 2, 4});
   CHECK(result.next_token == best(x, y));
   CHECK(target.cache() == List{1, 2, 3, x, y});
@@ -89,7 +89,7 @@ TEST_CASE("nodes that a drafter left in the target's KV cache do no harm") {
   ProposalBuilder tree(5, 2, 0);
   tree.reset(3, 2);
   PhiloxRandom rng(1);
-  verifier.verify(tree, rng);
+  verifier.run_round(tree, rng);
   CHECK(target.cache() == List{1, 2, 3});
 }
 
@@ -102,14 +102,14 @@ TEST_CASE("a proposal larger than the room: an error without effect on the next 
   for (std::int32_t size = 7; size < 10; ++size) {
     tree.reset(3, 2);
     while (tree.size() < size) tree.choose(0, tree.size() % 5, 1);
-    CHECK_THROWS_AS(verifier.verify(tree, rng), std::invalid_argument);
+    CHECK_THROWS_AS(verifier.run_round(tree, rng), std::invalid_argument);
     CHECK(target.cache() == List{1, 2});
     CHECK(verifier.room() == 6);
   }
   tree.reset(3, 2, verifier.room());  // as Speculator does
   CHECK(tree.room() == 5);
   while (tree.room() > 0) tree.choose(0, tree.size() % 5, 1);
-  CHECK(verifier.verify(tree, rng).accepted.size() == 2);  // all tokens are kept
+  CHECK(verifier.run_round(tree, rng).accepted.size() == 2);  // all tokens are kept
   CHECK(target.size() == 4);
 }
 
@@ -121,19 +121,19 @@ TEST_CASE("after any exception the committed context is unchanged") {
   PhiloxRandom rng(1);
   TreeVerifier failing{target, Throws{}};
   failing.append(List{1, 2});
-  CHECK_THROWS_WITH(failing.verify(tree, rng), "the rule failed");
+  CHECK_THROWS_WITH(failing.run_round(tree, rng), "the rule failed");
   CHECK(target.cache() == List{1, 2});
   TreeVerifier verifier{target, Rejection{}};
   target.throw_call = target.calls + 1;
-  CHECK_THROWS_WITH(verifier.verify(tree, rng), "extend failed");
+  CHECK_THROWS_WITH(verifier.run_round(tree, rng), "extend failed");
   CHECK(target.cache() == List{1, 2});
   target.poison_call = target.calls + 1;
   tree.reset(3, 2);  // one row, whose last logit is NaN
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),
+  CHECK_THROWS_WITH_AS(verifier.run_round(tree, rng),
                        "the target's row after node 0: a row of logits holds NaN or +infinity at token 4",
                        std::runtime_error);
   CHECK(target.cache() == List{1, 2});
-  verifier.verify(tree, rng);
+  verifier.run_round(tree, rng);
   CHECK(target.cache() == List{1, 2, 3});
 }
 
@@ -145,8 +145,8 @@ TEST_CASE("a proposal that does not match the target's size is refused, and noth
   tree.reset(3, 3);
   PhiloxRandom rng(1);
   CHECK_THROWS_WITH_AS(
-      verifier.verify(tree, rng),
-      "TreeVerifier::verify: the proposal follows 3 tokens, but the target holds 2: the drafter "
+      verifier.run_round(tree, rng),
+      "TreeVerifier::run_round: the proposal follows 3 tokens, but the target holds 2: the drafter "
       "or another pipeline works in the same model, or it was truncated by hand",
       std::logic_error);
   CHECK(target.cache() == List{1, 2});
@@ -166,7 +166,7 @@ TEST_CASE("a rule's result that is not a path with a token after it: an error, a
       words.accepted = std::move(path), words.next_token = next;
       tree.reset(3, 0);
       tree.choose(0, 1, 1), tree.choose(0, 2, 1), tree.choose(1, 2, 1);
-      CHECK_THROWS_WITH_AS(verifier.verify(tree, rng), (name + "::verify: the rule's " + what).c_str(),
+      CHECK_THROWS_WITH_AS(verifier.run_round(tree, rng), (name + "::run_round: the rule's " + what).c_str(),
                            std::logic_error);
       CHECK(target.cache().empty());
       CHECK(verifier.logprobs().size() == 0);
@@ -181,7 +181,7 @@ TEST_CASE("a rule's result that is not a path with a token after it: an error, a
     refuses({0, 1}, 5, "next token is 5, the vocabulary has 5 tokens");
     refuses({0, 1}, kNoToken, "next token is -1, the vocabulary has 5 tokens");
     words.accepted = {0, 1, 3}, words.next_token = 4;
-    verifier.verify(tree, rng);
+    verifier.run_round(tree, rng);
     CHECK(target.cache() == List{3, 1, 2});
     CHECK(verifier.logprobs().size() == 3);
     target.truncate(0);
@@ -190,22 +190,19 @@ TEST_CASE("a rule's result that is not a path with a token after it: an error, a
   check(PathVerifier{target, Says{&words}}, "PathVerifier");
 }
 
-TEST_CASE("log-probabilities are empty after verify() threw; an invalid request keeps the last one") {
+TEST_CASE("log-probabilities are empty after run_round() threw; an invalid request keeps the last one") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.report_logprobs({.top = 2});
   ProposalBuilder tree(5, 2, 0);
   PhiloxRandom rng(1);
   tree.reset(3, 0);
-  verifier.verify(tree, rng);
+  verifier.run_round(tree, rng);
   CHECK_THROWS_AS(verifier.report_logprobs({.top = -1}), std::invalid_argument);
   REQUIRE(verifier.logprobs().size() == 1);
   CHECK(verifier.logprobs().top(0).size() == 2);
-  CHECK_THROWS_AS(verifier.verify(tree, rng), std::logic_error);  // which does not follow the context
+  CHECK_THROWS_AS(verifier.run_round(tree, rng), std::logic_error);  // which does not follow the context
   CHECK(verifier.logprobs().size() == 0);
-  const TreeVerifier moved = std::move(verifier);
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),  // NOLINT(bugprone-use-after-move): the test
-                       "TreeVerifier: it was moved from", std::logic_error);
 }
 
 TEST_CASE("PathVerifier, too, has set_params() and log-probabilities") {
@@ -221,7 +218,7 @@ TEST_CASE("PathVerifier, too, has set_params() and log-probabilities") {
     verifier.report_logprobs({.top = 2, .processed = true});
     tree.reset(3, 0);
     tree.choose(0, 1, 1), tree.choose(0, 2, 1);
-    verifier.verify(tree, rng);
+    verifier.run_round(tree, rng);
     std::vector<double> all;
     for (std::size_t i = 0; i < verifier.logprobs().size(); ++i) {
       all.push_back(verifier.logprobs()[i].logprob);
@@ -244,7 +241,7 @@ TEST_CASE("log-probabilities read rows only if requested, and errors name the no
     tree.reset(3, 0);
     tree.choose(0, 1, 1);
     PhiloxRandom rng(1);
-    verifier.verify(tree, rng);
+    verifier.run_round(tree, rng);
   };
   verify(true);  // the last row holds NaN
   CHECK(verifier.logprobs().size() == 0);
@@ -285,7 +282,7 @@ TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and unlike
   ProposalBuilder tree(4, 1, 0);
   tree.reset(3, 0);
   PhiloxRandom rng(1);
-  verifier.verify(tree, rng);
+  verifier.run_round(tree, rng);
   REQUIRE(verifier.logprobs().top(0).size() == 2);
   CHECK(verifier.logprobs()[0].logprob == doctest::Approx(0));
   CHECK(verifier.logprobs().top(0)[1].token == 1);

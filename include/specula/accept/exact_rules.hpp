@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "specula/accept/rules/matching.hpp"
+#include "specula/accept/rules/rejection.hpp"
+#include "specula/accept/rules/traversal.hpp"
 #include "specula/accept/target_distributions.hpp"
+#include "specula/base/proposal_kind.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/proposal_kind.hpp"
-#include "specula/rules/matching.hpp"
-#include "specula/rules/rejection.hpp"
-#include "specula/rules/traversal.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 namespace detail {
@@ -51,12 +51,12 @@ class SequenceState {
   VerifyResult& out_;
 };
 
-/// The CPU verifier that the rules of rules/ run over: a TokenTree and the target's rows. rules/verifier.hpp
+/// The CPU verifier that the rules of accept/rules/ run over: a TokenTree and the target's rows. accept/rules/verifier.hpp
 /// documents the members. Costs are those of TargetDistributions and Residual.
 template <class Rng>
 class SequenceVerifier : public SequenceState {
  public:
-  /// Requires a tree that passed target.check() or check_for().
+  /// Requires a tree that passed target.expect_fits() or check_for().
   SequenceVerifier(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out)
       : SequenceState(tree, out), target_(target), rng_(rng), states_(target.node_states()) {}
 
@@ -118,10 +118,10 @@ class SequenceVerifier : public SequenceState {
 struct Greedy {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    (target.check)(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::greedy(verifier);
   }
@@ -134,10 +134,10 @@ struct Greedy {
 struct SampleAndMatch {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    (target.check)(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::sample_and_match(verifier);
   }
@@ -155,10 +155,10 @@ struct Rejection {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.check_for("Rejection", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits("Rejection", tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::rejection(verifier);
   }
@@ -183,10 +183,10 @@ struct Traversal {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.check_for("Traversal", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits("Traversal", tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::traversal(verifier);
   }
@@ -203,13 +203,13 @@ struct Block {
   /// Lossless for sampled chains.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.check_for("Block", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits("Block", tree);
     if (!tree.is_chain())
       throw std::invalid_argument("Block: the proposal is no chain; Traversal takes trees");
-    (Traversal{}.verify)(tree, target, rng, out);
+    Traversal{}.decide(tree, target, rng, out);
   }
 };
 
@@ -225,14 +225,14 @@ struct Sampling {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.check_for("Sampling", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits("Sampling", tree);
     if (tree.kind() == ProposalKind::deterministic)
-      (SampleAndMatch{}.verify)(tree, target, rng, out);
+      SampleAndMatch{}.decide(tree, target, rng, out);
     else
-      (Traversal{}.verify)(tree, target, rng, out);
+      Traversal{}.decide(tree, target, rng, out);
   }
 };
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "specula/accept/exact_rules.hpp"
+#include "specula/accept/rules/matching.hpp"
 #include "specula/accept/target_distributions.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/distribution/random_source.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/random_source.hpp"
-#include "specula/rules/matching.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -28,11 +28,11 @@ namespace specula {
 struct GumbelCoupling {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     static_assert(detail::explain_random_source<Rng, true>());
-    (target.check)(tree);
+    target.expect_fits(tree);
     detail::SequenceState sequence(tree, out);
     rules::accept_matching(sequence, [&](NodeId at, int) {
       const Distribution distribution = target[at];

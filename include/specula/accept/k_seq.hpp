@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "specula/accept/target_distributions.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -29,10 +29,10 @@ struct KSeq {
   /// Lossless for siblings drawn independently.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    (target.check)(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     expect_independent(tree.kind());
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "specula/accept/exact_rules.hpp"
+#include "specula/accept/rules/rejection.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/rules/rejection.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -19,15 +19,15 @@ class Lenient {
  public:
   /// Throws std::invalid_argument unless lenience is in [1, 1e30].
   explicit Lenient(double lenience) : lenience_(lenience) {
-    detail::expect_in("Lenient: lenience", lenience, 1.0, detail::kMostLenience);
+    detail::expect_in("Lenient: lenience", lenience, 1.0, detail::kMaxLenience);
   }
   double lenience() const { return lenience_; }                       ///< factor on p
   static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.check_for("Lenient", tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits("Lenient", tree);
     if (target.params().greedy()) return verify_greedily(tree, target, out);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::rejection(verifier, lenience_);

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "specula/accept/target_distributions.hpp"
+#include "specula/base/proposal_kind.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/proposal_kind.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -17,10 +17,10 @@ struct AcceptLossy : Rule {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   static constexpr bool lossy = true;  ///< tells it from a lossless rule
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    (Rule::verify)(tree, target.for_lossy(), rng, out);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    Rule::decide(tree, target.for_lossy(), rng, out);
   }
 };
 

@@ -12,14 +12,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "specula/base/alive.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/model/view_guard.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula {
 
@@ -204,7 +203,7 @@ class ResidualView {
 
  private:
   Residual& current() const {
-    (guard_.check)("a residual", "another was started since");
+    guard_.expect_valid("a residual", "another was started since");
     return *residual_;
   }
   Residual* residual_ = nullptr;
@@ -257,7 +256,7 @@ class VerifyWorkspace {
   friend class TargetDistributions;
   static std::int32_t checked(std::int32_t vocab, std::int32_t max_nodes) {
     detail::expect_in("VerifyWorkspace: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
-    detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMostNodes);
+    detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMaxNodes);
     return vocab;
   }
   /// Begins a verification, of other rows: no view and no state of an earlier one is of use. Returns its
@@ -289,8 +288,6 @@ class VerifyWorkspace {
     if (!distribution.logits || !(scanned_ == distribution)) return {};
     return masses_;
   }
-
-  detail::Alive alive_;
   detail::RowScan scan_;
   std::vector<double> masses_;  // (ceil(V / 512)) of scanned_
   Distribution scanned_;
@@ -307,12 +304,10 @@ class VerifyWorkspace {
 /// when they are used later. One workspace serves one TargetDistributions at a time, and its copies.
 class TargetDistributions {
  public:
-  /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary,
-  /// and std::logic_error if the workspace was moved from.
+  /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary.
   TargetDistributions(LogitsView rows, const SamplingParams& params, VerifyWorkspace& workspace)
       : rows_(rows), params_(params), work_(&workspace) {
     validate(params);
-    workspace.alive_.expect("VerifyWorkspace");
     if (rows.vocab != workspace.scan_.vocab())
       throw std::invalid_argument("TargetDistributions: rows of " + std::to_string(rows.vocab) +
                                   " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
@@ -321,7 +316,7 @@ class TargetDistributions {
 
   /// Throws std::invalid_argument unless there is a row per node of `tree`, over the same vocabulary, and
   /// room for them in the workspace. Every rule calls this, or check_for(), first.
-  void(check)(const TokenTree& tree) const {
+  void expect_fits(const TokenTree& tree) const {
     if (tree.size() < 1)
       throw std::invalid_argument("the proposal has no root: call ProposalBuilder::reset() first");
     const auto nodes = static_cast<std::size_t>(tree.size());
@@ -335,8 +330,8 @@ class TargetDistributions {
   /// The same for a rule, named for the message, that reads the draft's distributions. Also throws
   /// std::invalid_argument if `tree` was drawn with the noise that draws the target's own tokens, which such
   /// a rule must not be given, unless it is used within accept_lossy().
-  void check_for(const char* rule, const TokenTree& tree) const {
-    (check)(tree);
+  void expect_fits(const char* rule, const TokenTree& tree) const {
+    expect_fits(tree);
     if (!lossy_ && tree.kind() == ProposalKind::shared)
       throw std::invalid_argument(std::string(rule) +
                                   ": the proposal was drawn with the target's own noise; only rules that do "
@@ -386,7 +381,7 @@ class TargetDistributions {
     return {work_->residual_, detail::ViewGuard(work_->residuals_)};
   }
 
-  /// The states of the nodes of a tree that passed check(), new in each verification.
+  /// The states of the nodes of a tree that passed expect_fits(), new in each verification.
   detail::NodeStates node_states() const { return {work_->node_states_.data(), verification_}; }
 
   const SamplingParams& params() const { return params_; }  ///< of the text

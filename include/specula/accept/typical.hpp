@@ -10,8 +10,8 @@
 
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -62,10 +62,10 @@ class Typical {
   double delta() const { return delta_; }      ///< factor on exp(-entropy) in the threshold
   static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.check() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    (target.check)(tree);
+  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    target.expect_fits(tree);
     out.clear();
     const detail::NodeStates states = target.node_states();
     // Parents come before their children. A state's weight is 1 if its node is accepted.

@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 
@@ -21,7 +21,7 @@ class AnyDrafter {
 
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return drafter_->capacity(); }      ///< tokens and nodes that it can hold
-  Usage usage() const { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
+  Usage usage() const noexcept { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
   /// The drafter's, null if it names none; see NamesItsCache.
   const void* cache_id() const { return drafter_->cache_id(); }
   /// Allocates memory for a text and a proposal of `tokens` tokens in all, if the drafter does.
@@ -38,7 +38,7 @@ class AnyDrafter {
     virtual ~Base() = default;
     virtual std::int32_t vocab_size() const = 0;
     virtual std::int32_t capacity() const = 0;
-    virtual Usage usage() const = 0;
+    virtual Usage usage() const noexcept = 0;
     virtual const void* cache_id() const = 0;
     virtual void reserve(std::int32_t tokens) = 0;
     virtual void truncate(std::int32_t n) = 0;
@@ -52,7 +52,7 @@ class AnyDrafter {
     explicit Of(D drafter) : own(std::move(drafter)) {}
     std::int32_t vocab_size() const override { return own.vocab_size(); }
     std::int32_t capacity() const override { return own.capacity(); }
-    Usage usage() const override {
+    Usage usage() const noexcept override {
       if constexpr (ReportsUsage<D>) return own.usage();
       return {};
     }

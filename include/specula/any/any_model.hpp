@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "specula/any/any_drafter.hpp"
-#include "specula/concepts.hpp"
-#include "specula/draft/detail/conditioned_drafter.hpp"
+#include "specula/draft/conditioned.hpp"
 #include "specula/draft/early_exit_drafter.hpp"
 #include "specula/draft/layer_skip.hpp"
 #include "specula/draft/model_drafter.hpp"
-#include "specula/model/conditioning.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
-#include "specula/optional_members.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 

@@ -12,8 +12,8 @@
 #include "specula/accept/lenient.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/accept/typical.hpp"
-#include "specula/concepts.hpp"
-#include "specula/run/detail/not_lossless.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/run/detail/explain.hpp"
 
 namespace specula {
 
@@ -58,7 +58,7 @@ auto with_rule(RuleName name, const Lenient& lenient, F&& f) {
 /// One instantiation for all kinds of AnyRule.
 inline void verify_by(RuleName name, const Lenient& lenient, const TokenTree& tree,
                       const TargetDistributions& target, PhiloxRandom& rng, VerifyResult& out) {
-  with_rule(name, lenient, [&](const auto& rule) { (rule.verify)(tree, target, rng, out); });
+  with_rule(name, lenient, [&](const auto& rule) { rule.decide(tree, target, rng, out); });
 }
 
 }  // namespace detail
@@ -92,7 +92,7 @@ class AnyRule {
   static constexpr bool lossless_for(ProposalKind kind) { return kind == of; }
 
   /// As the chosen rule, within accept_lossy() if it is not lossless.
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
+  void decide(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
                VerifyResult& out) const {
     detail::verify_by(rule_, lenient_, tree, lossy_ ? target.for_lossy() : target, rng, out);
   }

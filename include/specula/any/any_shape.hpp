@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 

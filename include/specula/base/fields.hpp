@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/sampling_params.hpp"
 
 namespace specula {
 
@@ -26,15 +28,15 @@ concept ValidatesFields = requires(const P& p) {
 namespace specula::detail {
 
 /// Maximum nodes of a proposal, root included: 2^24 - 1.
-inline constexpr std::int32_t kMostNodes = (1 << 24) - 1;
+inline constexpr std::int32_t kMaxNodes = (1 << 24) - 1;
 /// Maximum draft tokens of a proposal.
-inline constexpr std::int32_t kMaxDraftTokens = kMostNodes - 1;
+inline constexpr std::int32_t kMaxDraftTokens = kMaxNodes - 1;
 /// Larger lenience would overflow the floats that it multiplies.
-inline constexpr double kMostLenience = 1e30;
+inline constexpr double kMaxLenience = 1e30;
 
 /// Clamps a number of nodes so that it does not overflow; trees reject the largest result.
 constexpr std::int32_t node_count(std::int64_t nodes) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(nodes, 0, kMostNodes + 1));
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(nodes, 0, kMaxNodes + 1));
 }
 
 /// The shortest text that reads back as `value`: "-1", "1e-30", "0.1", "nan".
@@ -72,7 +74,7 @@ void expect_all_in(const char* name, const std::array<T, n>& values, T least, T 
 /// The same for a shape's max_nodes(). A shape that passes needs no further checks of its size.
 template <class Shape>
 void expect_nodes(const char* name, const Shape& shape) {
-  expect_in((std::string(name) + ": max_nodes()").c_str(), shape.max_nodes(), 1, kMostNodes);
+  expect_in((std::string(name) + ": max_nodes()").c_str(), shape.max_nodes(), 1, kMaxNodes);
 }
 
 /// Throws what the policy's own validate() throws, if it has one.
@@ -88,3 +90,24 @@ Policy&& validated(Policy&& policy) {
 }
 
 }  // namespace specula::detail
+
+namespace specula {
+
+/// Throws std::invalid_argument naming the field, its value and the allowed range. NaN is never allowed.
+/// Cost: a few comparisons.
+inline void validate(const SamplingParams& params) {
+  const auto expect = [](bool ok, const char* what, auto value, const char* range) {
+    if (!ok)
+      throw std::invalid_argument(std::string("SamplingParams::") + what + " is " + detail::number(value) +
+                                  ", must be " + range);
+  };
+  expect(std::isfinite(params.temperature) && params.temperature >= 0.0f, "temperature", params.temperature,
+         "finite and >= 0");
+  expect(params.temperature == 0.0f || params.temperature >= 1e-4f, "temperature", params.temperature,
+         "0 (greedy) or at least 1e-4");
+  expect(params.top_k >= 0, "top_k", params.top_k, ">= 0 (0 is off)");
+  expect(params.top_p > 0.0f && params.top_p <= 1.0f, "top_p", params.top_p, "in (0, 1]");
+  expect(params.min_p >= 0.0f && params.min_p <= 1.0f, "min_p", params.min_p, "in [0, 1]");
+}
+
+}  // namespace specula

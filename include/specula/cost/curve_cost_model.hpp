@@ -9,7 +9,7 @@
 
 #include "specula/cost/acceptance_estimator.hpp"
 #include "specula/cost/cost_curve.hpp"
-#include "specula/propose_context.hpp"
+#include "specula/policy/propose_context.hpp"
 
 namespace specula {
 

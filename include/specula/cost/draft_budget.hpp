@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/cost/acceptance_estimator.hpp"
 #include "specula/cost/cost_curve.hpp"
 #include "specula/cost/curve_cost_model.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/stats.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 
@@ -23,7 +23,7 @@ namespace specula {
 /// node: plain decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted also
 /// adds its tokens and subtracts its cost, as measured. A round is allowed if the balance covers its largest
 /// loss, so all losses together are about kShare of the tokens plus kAtFirst; what the draft's very first
-/// call takes beyond one pass is not known before and not counted. Gains count up to kMost. Source: Wu,
+/// call takes beyond one pass is not known before and not counted. Gains count up to kMax. Source: Wu,
 /// Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding as the default arm.
 ///
 /// Learned costs are relative to the machine's pace, which changes if the median of the last passes does by
@@ -92,7 +92,7 @@ class DraftBudget {
       passes_ = kFade * passes_ + cost;
       drafted_ = kFade * drafted_ + (drafted ? 1 : 0);
       highest_ = std::max(highest_, balance_);
-      balance_ = std::min(balance_ + kShare * tokens + (drafted ? tokens - cost : 0.0), kMost);
+      balance_ = std::min(balance_ + kShare * tokens + (drafted ? tokens - cost : 0.0), kMax);
       if (balance_ <= highest_ - kFall) {
         estimator_.keep_at_most(kFew);
         highest_ = balance_;
@@ -100,7 +100,7 @@ class DraftBudget {
       if (drafted && tokens > cost)
         patience_ = kPatience;
       else if (drafted && plan_ == Plan::attempt)
-        patience_ = std::min(2 * patience_, kMostPatience);
+        patience_ = std::min(2 * patience_, kMaxPatience);
       if (drafted)
         idle_ = 0;
       else if (plan_ != Plan::measure)
@@ -128,7 +128,7 @@ class DraftBudget {
     draft     // as the estimates say; idle if they are against it
   };
 
-  static constexpr double kShare = 0.01, kAtFirst = 1.7, kMost = 8;  // passes; see above
+  static constexpr double kShare = 0.01, kAtFirst = 1.7, kMax = 8;  // passes; see above
   static constexpr double kFade = 1 - 1.0 / 64;                      // factor per round on earlier ones
   static constexpr double kFew = 8;  // draft tokens for a usable estimate; half is kept after a pause
   static constexpr double kNoLimit = 1e300;
@@ -139,7 +139,7 @@ class DraftBudget {
   static constexpr double kDare = 3;          // passes that the first catch-up after a pause may cost
   static constexpr double kPhase = 1.25;      // change of the machine's pace
   static constexpr std::ptrdiff_t kRecent = 5;                       // passes that show it
-  static constexpr std::int32_t kPatience = 4, kMostPatience = 128;  // idle rounds before an attempt
+  static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
     if (!target_.knows(1)) return Plan::measure;
@@ -214,7 +214,7 @@ class DraftBudget {
       check_after_ = std::min(kPatience, since_plain_);
     } else if (since_plain_ > 0) {
       if (since_plain_ >= check_after_)
-        check_after_ = std::clamp(2 * check_after_, kPatience, kMostPatience / 2);
+        check_after_ = std::clamp(2 * check_after_, kPatience, kMaxPatience / 2);
       since_plain_ = 0;
     }
   }

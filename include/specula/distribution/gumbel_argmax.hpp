@@ -62,7 +62,7 @@ Token gumbel_argmax(const Weights& weights, Noise noise) {
       static_cast<std::size_t>(std::max_element(masses.begin(), masses.end()) - masses.begin());
   run(heaviest);  // first: then most of the others are too light to win
   for (std::size_t t = 0; t < masses.size(); ++t)
-    if (t != heaviest && masses[t] * best > static_cast<double>(kLeastTime)) run(t);
+    if (t != heaviest && masses[t] * best > static_cast<double>(kMinTime)) run(t);
   if (winner == kNoToken) throw std::runtime_error("cannot draw a token: a tile of mass holds no token");
   return winner;
 }

@@ -8,8 +8,8 @@
 #include <limits>
 #include <span>
 
+#include "specula/base/rows.hpp"
 #include "specula/distribution/row_math.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::detail {
 

@@ -26,7 +26,7 @@ struct NoiseCounter {
 // rounding; no other token can have -log u < weights[i] * bound. As 1 - u >= 2^-33, no token of a block can
 // win if all its weights are below 2^-33 / bound: then 0 is returned and the words are not written. Tokens
 // of weight 0 may be among the bits.
-inline constexpr float kLeastTime = 0x1p-34f;  // half of 2^-33: margin for rounding
+inline constexpr float kMinTime = 0x1p-34f;  // half of 2^-33: margin for rounding
 
 template <Isa isa>
 struct NoiseBody {
@@ -39,7 +39,7 @@ struct NoiseBody {
 
   [[gnu::always_inline]] static inline std::uint64_t block(const NoiseCounter& at, const float* weights,
                                                            float bound, std::uint32_t* words) {
-    const Floats limit = Floats{} + bound, least = Floats{} + kLeastTime;
+    const Floats limit = Floats{} + bound, least = Floats{} + kMinTime;
     std::uint32_t any = 0;
     SPECULA_UNROLL_LANES for (int i = 0; i < kNoiseBlock; i += kWidth) {
       Floats w;

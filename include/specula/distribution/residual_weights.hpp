@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "specula/base/rows.hpp"
 #include "specula/distribution/row_scan.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::detail {
 

@@ -12,8 +12,8 @@
 #include <limits>
 
 #include "specula/base/compiler_options.hpp"
-#include "specula/base/exponent.hpp"
-#include "specula/rows.hpp"
+#include "specula/base/logit_weight.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula::detail {
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/distribution/truncation.hpp"
 #include "specula/model/view_guard.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula::detail {
 

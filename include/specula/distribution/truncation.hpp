@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/row_math.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula::detail {
 

@@ -12,11 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "specula/base/alive.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/draft/detail/pair_map.hpp"
-#include "specula/rows.hpp"
-#include "specula/stats.hpp"
 
 namespace specula {
 
@@ -157,7 +156,7 @@ class Bigram {
 
   std::int32_t vocab_size() const { return vocab_; }  ///< size V of the vocabulary
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
-  const Usage& usage() const { return usage_; }  ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }  ///< calls, nodes and seconds so far
 
   /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {
@@ -170,7 +169,6 @@ class Bigram {
 
   /// Forgets committed tokens from `n` on. O(reserved size) if it learns from the text.
   void truncate(std::int32_t n) {
-    alive_.expect("Bigram");
     nodes_ = 0;
     judges_ = false;
     const auto keep = static_cast<std::size_t>(std::max(0, n));
@@ -186,7 +184,6 @@ class Bigram {
   /// See Drafter. O(new tokens + draft tokens). Throws std::invalid_argument, and changes nothing, if the
   /// context is shorter than the last one, or a new token or a draft token is outside the vocabulary.
   void sync(Tokens context, Tokens draft_tokens) {
-    alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, draft_tokens, text_.size(), vocab_);
     nodes_ = 0;
@@ -197,7 +194,6 @@ class Bigram {
   /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
   /// a parent does not exist.
   PointMasses extend(Tokens tokens, Nodes parents) {
-    alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("Bigram::extend", tokens, parents, nodes_, vocab_);
     nodes_ += tokens.size();
@@ -259,7 +255,6 @@ class Bigram {
   std::vector<Token> draft_tokens_;
   std::vector<float> confidences_;
   detail::HitRate seen_rate_{.prior = kPrior}, table_rate_{.prior = kPrior};
-  detail::Alive alive_;
   Usage usage_;
 };
 

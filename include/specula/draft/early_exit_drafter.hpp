@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/draft/model_drafter.hpp"
 #include "specula/model/expect_rows.hpp"
+#include "specula/policy/concepts.hpp"
 
 namespace specula {
 

@@ -13,13 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "specula/base/alive.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/model/skipped_blocks.hpp"
-#include "specula/stats.hpp"
+#include "specula/policy/concepts.hpp"
 
 namespace specula {
 
@@ -96,13 +95,12 @@ class LayerSkip {
 
   std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return target_->capacity(); }      ///< tokens and nodes that it can hold
-  const Usage& usage() const { return usage_; }                      ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }                      ///< calls, nodes and seconds so far
   /// The blocks skipped in this text, valid after its first draft token; or the given ones.
   const SkippedBlocks& skipped() const { return skipped_; }
 
   /// Drops all nodes; the text changes from position `n` on. The verifier truncates the target.
   void truncate(std::int32_t n) {
-    alive_.expect("LayerSkip");
     known_ = std::min(n, known_);
     chosen_ = false;
     forget_nodes();
@@ -113,7 +111,6 @@ class LayerSkip {
   /// changes nothing: std::invalid_argument on a shorter context, std::logic_error if the target holds more
   /// or fewer tokens. Cost: O(draft tokens).
   void sync(Tokens context, Tokens draft_tokens) {
-    alive_.expect("LayerSkip");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("LayerSkip::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
@@ -135,7 +132,6 @@ class LayerSkip {
   /// node. Cost: a pass of the target without the skipped blocks; for the first draft token of a text also
   /// the target's pending append()ed tokens.
   LogitsView extend(Tokens tokens, Nodes parents) {
-    alive_.expect("LayerSkip");
     if (parents.size() != tokens.size())
       throw std::invalid_argument("LayerSkip::extend: " + std::to_string(parents.size()) + " parents for " +
                                   std::to_string(tokens.size()) + " tokens");
@@ -204,7 +200,6 @@ class LayerSkip {
   std::vector<NodeId> parents_;
   std::vector<Token> lacking_;  // last draft tokens, not run yet
   std::int32_t drafted_ = 0;    // number of draft tokens at the last sync
-  detail::Alive alive_;
   Usage usage_;
 };
 

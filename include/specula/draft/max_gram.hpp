@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "specula/base/alive.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/draft/bigram.hpp"
 #include "specula/draft/detail/suffix_automaton.hpp"
-#include "specula/rows.hpp"
-#include "specula/stats.hpp"
 
 namespace specula {
 
@@ -74,7 +73,7 @@ class MaxGram {
 
   std::int32_t vocab_size() const { return vocab_; }  ///< size V of the vocabulary
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
-  const Usage& usage() const { return usage_; }  ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }  ///< calls, nodes and seconds so far
 
   /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {
@@ -89,7 +88,6 @@ class MaxGram {
 
   /// Drops all nodes, and committed tokens from `n` on. O(capacity) if there are such tokens.
   void truncate(std::int32_t n) {
-    alive_.expect("MaxGram");
     nodes_.clear();
     tip_ = {};
     synced_.clear();
@@ -106,7 +104,6 @@ class MaxGram {
   /// changes nothing, if the context is shorter than the last one, or a new token or a draft token is outside
   /// the vocabulary.
   void sync(Tokens context, Tokens draft_tokens) {
-    alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh =
         detail::fresh_tokens("MaxGram::sync", context, draft_tokens, corpus_.text().size(), vocab_);
@@ -121,7 +118,6 @@ class MaxGram {
   /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
   /// a parent does not exist.
   PointMasses extend(Tokens tokens, Nodes parents) {
-    alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);
     judges_ = true;
@@ -238,7 +234,6 @@ class MaxGram {
   std::array<detail::HitRate, kKinds> record_;
   DraftToken expected_;  // for the next committed token
   bool judges_ = false;  // the prompt is over
-  detail::Alive alive_;
   Usage usage_;
 };
 

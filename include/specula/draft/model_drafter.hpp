@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "specula/base/alive.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 
@@ -36,13 +35,13 @@ struct WholeModel {
 /// missing tokens are appended, and a lazy model runs them with its next extend(). Allocates in the
 /// constructor only. The model is referenced and must outlive the drafter. Nothing else may call it during a
 /// text, neither a verifier nor another drafter. `Forward` runs the nodes; it receives the number of the
-/// first, counted since sync(). After a move, calls on the moved-from drafter throw std::logic_error.
+/// first, counted since sync().
 template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
   static_assert(
       LanguageModel<M>,
       "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
+      "below, and specula/policy/concepts.hpp lists them all");
 
  public:
   /// References `model`; tokens that it holds are the context so far.
@@ -54,13 +53,13 @@ class ModelDrafter {
     path_.reserve(room);
     tokens_.reserve(room);
     parents_.reserve(room);
-    leave();
+    record_change_count();
   }
   ModelDrafter(M&&, Forward = {}) = delete;
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
-  const Usage& usage() const { return usage_; }                     ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }                     ///< calls, nodes and seconds so far
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
   const Forward& forward() const { return forward_; }  ///< what runs the nodes
@@ -69,8 +68,7 @@ class ModelDrafter {
   /// KV cache rollback: drops all nodes, and committed tokens from `n` on; all committed tokens if the model
   /// has changed since, or may have: if it does not count changes.
   void truncate(std::int32_t n) {
-    alive_.expect("ModelDrafter");
-    known_ = change_count_ && is_as_left() ? std::min(n, known_) : 0;
+    known_ = change_count_ && is_unchanged() ? std::min(n, known_) : 0;
     drop_speculation();
   }
   /// Drops all nodes and draft tokens.
@@ -78,29 +76,28 @@ class ModelDrafter {
     model_->truncate(known_);
     tail_.clear();
     forget_nodes();
-    leave();
+    record_change_count();
   }
 
   /// Throws std::logic_error if the model's size, or its change count, shows that other code has used it
   /// since this drafter's last call. sync() calls this first.
-  void expect_as_left() const {
-    if (!is_as_left())
+  void expect_unchanged() const {
+    if (!is_unchanged())
       throw std::logic_error("ModelDrafter::sync: the draft model holds " + std::to_string(model_->size()) +
-                             " tokens, this drafter left " + std::to_string(left()) +
-                             (model_->size() == left() ? ", and it was called since" : "") +
+                             " tokens, this drafter left " + std::to_string(held_tokens()) +
+                             (model_->size() == held_tokens() ? ", and it was called since" : "") +
                              ": a verifier, another drafter or another pipeline works in the same model; "
                              "truncate(0) or Speculator::start() begins anew");
   }
 
   /// Brings the model to `context` followed by `draft_tokens`. Requires that `context` extends the last one.
-  /// Throws, and changes nothing, std::invalid_argument on a shorter context, and as expect_as_left(). Cost:
+  /// Throws, and changes nothing, std::invalid_argument on a shorter context, and as expect_unchanged(). Cost:
   /// O(new tokens + draft tokens + nodes), and the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
-    alive_.expect("ModelDrafter");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
-    expect_as_left();
+    expect_unchanged();
     const detail::PassWatch<M> watch(*model_, usage_.seconds);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + draft_tokens.size();
@@ -108,7 +105,7 @@ class ModelDrafter {
       return i < fresh.size() ? fresh[i] : draft_tokens[i - fresh.size()];
     };
     if (unfinished_) {  // the last call threw, and may have left nodes that are not in tokens_, or tokens
-      model_->truncate(left());
+      model_->truncate(held_tokens());
       forget_nodes();
     }
     unfinished_ = true;
@@ -135,16 +132,15 @@ class ModelDrafter {
     if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
     tail_.assign(draft_tokens.begin(), draft_tokens.end());
-    leave();
+    record_change_count();
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   LogitsView extend(Tokens tokens, Nodes parents) {
-    alive_.expect("ModelDrafter");
     const detail::PassWatch<M> watch(*model_, usage_.seconds);
     unfinished_ = true;
     const LogitsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
-    leave();
+    record_change_count();
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
     ++usage_.calls;
@@ -163,16 +159,16 @@ class ModelDrafter {
     parents_.clear();
   }
   /// Committed tokens that the model holds at the end of a call, or after one that threw.
-  std::int32_t left() const { return known_ + static_cast<std::int32_t>(tail_.size()); }
-  void leave() {
+  std::int32_t held_tokens() const { return known_ + static_cast<std::int32_t>(tail_.size()); }
+  void record_change_count() {
     unfinished_ = false;
     if constexpr (CountsChanges<M>) change_count_ = model_->change_count();
   }
-  bool is_as_left() const {
-    if (unfinished_) return model_->size() >= left();
+  bool is_unchanged() const {
+    if (unfinished_) return model_->size() >= held_tokens();
     if constexpr (CountsChanges<M>)
       if (model_->change_count() != change_count_) return false;
-    return model_->size() == left();
+    return model_->size() == held_tokens();
   }
 
   M* model_;
@@ -184,7 +180,6 @@ class ModelDrafter {
   std::vector<NodeId> parents_;
   bool unfinished_ = false;       // the last call threw
   std::optional<std::uint64_t> change_count_;  // the model's at the end of the last call, if it counts
-  detail::Alive alive_;
   Usage usage_;
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula {
 

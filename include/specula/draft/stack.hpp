@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 
@@ -26,7 +26,7 @@ class Stack {
   static_assert(
       Drafter<Head>,
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
-      "named below, and specula/concepts.hpp lists them all");
+      "named below, and specula/policy/concepts.hpp lists them all");
   static_assert(detail::check_drafter_members<Head>());
   static_assert(!HasMembers<Head>, "Stack: one of its members is a Stack; name that one's members instead");
 
@@ -88,18 +88,14 @@ class Stack {
     if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
     tail_.reserve(tokens);
   }
-  /// Usage of the i-th member; empty for a member without usage(). Throws
-  /// std::invalid_argument if there is no i-th member.
-  Usage usage(std::size_t i) const {
-    if (i >= kMembers)
-      throw std::invalid_argument("Stack::usage: no member " + std::to_string(i) + ", there are " +
-                                  std::to_string(kMembers));
+  /// Usage of the i-th member; empty for a member without usage(). Requires i < kMembers.
+  Usage usage(std::size_t i) const noexcept {
     if (i > 0) return tail_.usage(i - 1);
     if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
   }
   /// Usage of all members together.
-  Usage usage() const {
+  Usage usage() const noexcept {
     Usage sum = usage(0);
     return sum += tail_.usage();
   }
@@ -115,7 +111,7 @@ class Stack<Head> {
   static_assert(
       Drafter<Head>,
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
-      "named below, and specula/concepts.hpp lists them all");
+      "named below, and specula/policy/concepts.hpp lists them all");
   static_assert(detail::check_drafter_members<Head>());
   static_assert(!HasMembers<Head>, "Stack: one of its members is a Stack; name that one's members instead");
 
@@ -156,7 +152,7 @@ class Stack<Head> {
     if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
   }
   /// Usage of the drafter; empty if it has no usage().
-  Usage usage(std::size_t = 0) const {
+  Usage usage(std::size_t = 0) const noexcept {
     if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
   }

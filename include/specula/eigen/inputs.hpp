@@ -1,8 +1,8 @@
-// Data types of weights and inputs in a model's matrix products. In its own header for programs that choose
-// them but do not compile the model.
+// Data types of weights and inputs in a model's matrix products, and what the processor has for them. In its own
+// header for programs that choose them but do not compile the model.
 #pragma once
 
-#include "specula/base/compiler_options.hpp"
+#include "specula/simd/isa.hpp"
 
 namespace specula::eigen {
 
@@ -13,5 +13,14 @@ enum class WeightType { bf16, full };
 /// Data type of a product's inputs. bf16 rounds them to bfloat16, as GPUs run such models; requires
 /// has_bf16_products(), where an instruction multiplies pairs of weights.
 enum class Inputs { full, bf16 };
+
+/// Whether this processor multiplies pairs of bfloat16 in one instruction.
+inline bool has_bf16_products() {
+#if SPECULA_X86
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
 
 }  // namespace specula::eigen

@@ -22,9 +22,9 @@ namespace specula::eigen {
 /// The format of 8-bit weights: see the top of this file.
 struct Int8Groups {
   static constexpr std::size_t kSize = 32;              ///< weights per group
-  static constexpr int kMost = 127;                     ///< largest |q|
-  static constexpr int kLeastExponent = -24,            ///< the smallest power of two of a half float
-      kMostExponent = 15;                               ///< the largest
+  static constexpr int kMax = 127;                     ///< largest |q|
+  static constexpr int kMinExponent = -24,            ///< the smallest power of two of a half float
+      kMaxExponent = 15;                               ///< the largest
   static constexpr const char* kSuffix = ".exponents";  ///< of the name of the tensor of exponents
 
   /// Groups per row of `cols` weights.
@@ -36,13 +36,13 @@ struct Int8Groups {
 /// the group where q or its exponent is out of range.
 inline void scale_groups(std::span<float> row, std::span<const std::int8_t> exponents) {
   for (std::size_t g = 0; g < exponents.size(); ++g) {
-    if (exponents[g] < Int8Groups::kLeastExponent || exponents[g] > Int8Groups::kMostExponent)
+    if (exponents[g] < Int8Groups::kMinExponent || exponents[g] > Int8Groups::kMaxExponent)
       throw std::runtime_error("group " + std::to_string(g) + ": exponent " + std::to_string(exponents[g]) +
                                ", must be in [-24, 15]");
     const float unit = std::ldexp(1.0f, exponents[g]);
     const std::size_t end = std::min(row.size(), (g + 1) * Int8Groups::kSize);
     for (std::size_t c = g * Int8Groups::kSize; c < end; ++c) {
-      if (row[c] < -Int8Groups::kMost)
+      if (row[c] < -Int8Groups::kMax)
         throw std::runtime_error("column " + std::to_string(c) + ": -128, must be in [-127, 127]");
       row[c] *= unit;
     }
@@ -57,7 +57,7 @@ inline void round_to_groups(std::span<const float> row, std::span<std::int8_t> n
                             std::span<std::int8_t> exponents) {
   const auto rounded = [](float weight, int e) {
     const float steps = std::nearbyint(std::ldexp(weight, -e));
-    return std::clamp(steps, -static_cast<float>(Int8Groups::kMost), static_cast<float>(Int8Groups::kMost));
+    return std::clamp(steps, -static_cast<float>(Int8Groups::kMax), static_cast<float>(Int8Groups::kMax));
   };
   for (std::size_t g = 0; g < exponents.size(); ++g) {
     const std::size_t first = g * Int8Groups::kSize;
@@ -65,7 +65,7 @@ inline void round_to_groups(std::span<const float> row, std::span<std::int8_t> n
     float largest = 0;
     for (std::size_t i = 0; i < group.size(); ++i) {
       const float size = std::abs(group[i]);
-      if (!(size <= std::ldexp(127.0f, Int8Groups::kMostExponent)))
+      if (!(size <= std::ldexp(127.0f, Int8Groups::kMaxExponent)))
         throw std::invalid_argument("column " + std::to_string(first + i) + ": " + std::to_string(group[i]) +
                                     " does not fit 8 bits, must be within 127 * 2^15");
       largest = std::max(largest, size);
@@ -79,9 +79,9 @@ inline void round_to_groups(std::span<const float> row, std::span<std::int8_t> n
       }
       return sum;
     };
-    int e = Int8Groups::kLeastExponent;
-    while (std::ldexp(largest, -e) > Int8Groups::kMost) ++e;
-    if (e > Int8Groups::kLeastExponent && error(e - 1) < error(e)) --e;
+    int e = Int8Groups::kMinExponent;
+    while (std::ldexp(largest, -e) > Int8Groups::kMax) ++e;
+    if (e > Int8Groups::kMinExponent && error(e - 1) < error(e)) --e;
     exponents[g] = static_cast<std::int8_t>(e);
     for (std::size_t i = 0; i < group.size(); ++i)
       numbers[first + i] = static_cast<std::int8_t>(rounded(group[i], e));

@@ -93,7 +93,7 @@ inline Json parse_json(std::string_view text, std::string_view source) {
 /// Reads a whole JSON file. Throws std::runtime_error naming the file if it cannot be opened, is a folder, is
 /// over 100 MB, or is not JSON.
 inline Json read_json_file(const std::filesystem::path& path) {
-  constexpr std::size_t kMost = 100'000'000, kBlock = 1 << 16;
+  constexpr std::size_t kMax = 100'000'000, kBlock = 1 << 16;
   std::ifstream stream = detail::open_file(path);
   std::string text;
   for (std::streamsize got = 1; got > 0;) {
@@ -101,8 +101,8 @@ inline Json read_json_file(const std::filesystem::path& path) {
     text.resize(before + kBlock);
     got = stream.read(text.data() + before, kBlock).gcount();
     text.resize(before + static_cast<std::size_t>(got));
-    if (text.size() > kMost)
-      throw std::runtime_error(path.string() + ": over " + std::to_string(kMost) + " bytes of JSON");
+    if (text.size() > kMax)
+      throw std::runtime_error(path.string() + ": over " + std::to_string(kMax) + " bytes of JSON");
   }
   return parse_json(text, path.string());
 }

@@ -125,7 +125,7 @@ class KeyValuesView {
   }
 
  private:
-  void check_guard() const { (guard_.check)("KeyValuesView"); }
+  void check_guard() const { guard_.expect_valid("KeyValuesView"); }
 
   const KvCache<Real>* cache_ = nullptr;
   std::int32_t size_ = 0;

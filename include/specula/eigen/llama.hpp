@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include "specula/base/rows.hpp"
 #include "specula/eigen/kv_cache.hpp"
 #include "specula/eigen/llama_config.hpp"
 #include "specula/eigen/llama_options.hpp"
@@ -17,7 +18,6 @@
 #include "specula/model/features.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/model/view_guard.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::eigen {
 

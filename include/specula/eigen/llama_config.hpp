@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/model/conditioning.hpp"
+#include "specula/model/language_model.hpp"
 
 namespace specula::eigen {
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "specula/eigen/detail/isa.hpp"
+#include "specula/eigen/inputs.hpp"
 #include "specula/eigen/panel_matrix.hpp"
 #include "specula/eigen/thread_team.hpp"
 

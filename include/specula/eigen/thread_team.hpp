@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "specula/eigen/detail/isa.hpp"
+#include "specula/eigen/inputs.hpp"
 
 namespace specula::eigen {
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "specula/base/lfs_pointer.hpp"
+#include "specula/base/rows.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/view_guard.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::llama_cpp {
 
@@ -219,7 +219,7 @@ class Model {
     // rejected nodes than the window's width no cell is outside it.
     const std::int32_t window = llama_model_n_swa(model);
     in_range("max_nodes", options.max_nodes, 1, window > 0 ? window : 1 << 16);
-    in_range("max_leaves", options.max_leaves, 1, detail::kMostSequences);
+    in_range("max_leaves", options.max_leaves, 1, detail::kMaxSequences);
     in_range("threads", options.threads, 0, 1 << 12);
     in_range("vocab_size", options.vocab_size, 0, llama_vocab_n_tokens(llama_model_get_vocab(model)));
     return weights;
@@ -320,7 +320,7 @@ class Model {
 
   /// One pass over tokens of the context and nodes after them.
   void run(Tokens waiting, Tokens nodes, Nodes parents) {
-    (sequences_.check)();
+    sequences_.expect_own();
     const std::int32_t slot = sequences_.cached() + sequences_.node_count();
     sequences_.plan(count(waiting), parents);
     tokens_.assign(waiting.begin(), waiting.end());
@@ -350,7 +350,7 @@ class Model {
     }
     if (code != 0 || (width_ > 0 && !features)) {
       sequences_.take_back();
-      throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens behind " +
+      throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens after " +
                                std::to_string(slot) + ": " + meaning(code));
     }
     sequences_.mark_decoded();

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula::llama_cpp {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula::llama_cpp {
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "specula/base/fields.hpp"
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula::detail {
 

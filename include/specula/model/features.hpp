@@ -35,12 +35,12 @@ class FeaturesView {
 
   /// Committed tokens.
   std::int32_t size() const {
-    (guard_.check)("FeaturesView");
+    guard_.expect_valid("FeaturesView");
     return size_;
   }
   /// Numbers per token: the model's hidden size.
   std::int32_t width() const {
-    (guard_.check)("FeaturesView");
+    guard_.expect_valid("FeaturesView");
     return width_;
   }
   /// Whether there is no row, or no model; throws only on a stale view.
@@ -54,7 +54,7 @@ class FeaturesView {
 
   /// The layers whose hidden states are kept too, ascending; 1 is the first.
   std::span<const std::int32_t> layers() const {
-    (guard_.check)("FeaturesView");
+    guard_.expect_valid("FeaturesView");
     return inner_.layers;
   }
   /// (width), the hidden state of token `i` after layer layers()[k]. Throws std::invalid_argument unless 0
@@ -70,7 +70,7 @@ class FeaturesView {
 
  private:
   void check_row(const char* call, std::int32_t i) const {
-    (guard_.check)("FeaturesView");
+    guard_.expect_valid("FeaturesView");
     if (i < 0 || i >= size_)
       throw std::invalid_argument("FeaturesView::" + std::string(call) + ": row " + std::to_string(i) +
                                   ", must be in [0, " + std::to_string(size_) + ")");

@@ -45,7 +45,7 @@ class ViewGuard {
   bool empty() const noexcept { return changes_ == nullptr; }
   /// Throws std::logic_error if the object was changed since, or if there is none; `what` names the view,
   /// `since` says what ended it.
-  void(check)(const char* what, const char* since = "the model was called since") const {
+  void expect_valid(const char* what, const char* since = "the model was called since") const {
     if (!changes_) fail(what, " is empty: ", "no model gave it");
     expect_current(what, since);
   }

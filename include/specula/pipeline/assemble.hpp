@@ -16,7 +16,7 @@
 #include "specula/any/any_shape.hpp"
 #include "specula/pipeline/factory.hpp"
 #include "specula/pipeline/spec.hpp"
-#include "specula/run/detail/not_lossless.hpp"
+#include "specula/run/detail/explain.hpp"
 #include "specula/run/speculator.hpp"
 #include "specula/verify/tree_verifier.hpp"
 

@@ -79,10 +79,10 @@ struct Drafters {
   std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
 };
 
-inline Drafters parse_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
+inline Drafters parse_drafters(PipelineSpec& spec, const char* fallback = kDefaultDraft) {
   Drafters drafters;
   for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
-  if (drafters.names.empty()) drafters.names = {absent, kMaxGram};
+  if (drafters.names.empty()) drafters.names = {fallback, kMaxGram};
   if (drafters.names.size() < 2 || drafters.names.size() > 3)
     spec.fail("a cascade has two drafters, or three of which the last is max-gram");
   for (std::size_t i = 0; i < drafters.names.size(); ++i) {
@@ -135,8 +135,8 @@ PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, Sh
 }
 
 template <Draw mode>
-PipelineFactory horizontal(PipelineSpec& spec, const char* absent) {
-  return cascade_factory(spec, parse_drafters(spec, absent), [&](auto drafters) {
+PipelineFactory horizontal(PipelineSpec& spec, const char* fallback) {
+  return cascade_factory(spec, parse_drafters(spec, fallback), [&](auto drafters) {
     Horizontal<drafters, mode> shape;
     for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
     return shape;
@@ -156,12 +156,12 @@ PipelineFactory vertical(PipelineSpec& spec) {
 
 template <std::size_t drafters, Draw mode>
 Cascade<drafters, mode> parse_cascade(PipelineSpec& spec) {
-  const std::vector<std::int32_t> absent =
+  const std::vector<std::int32_t> fallback =
       drafters == 2 ? std::vector<std::int32_t>{4, 0, 10} : std::vector<std::int32_t>{4, 2, 0, 2, 0, 10};
   Cascade<drafters, mode> shape;
-  const auto entries = spec.sizes("limits", absent, absent.size(), 0, 256);
-  if (entries.size() != absent.size())
-    spec.fail("limits of " + std::to_string(drafters) + " drafters are " + std::to_string(absent.size()) +
+  const auto entries = spec.sizes("limits", fallback, fallback.size(), 0, 256);
+  if (entries.size() != fallback.size())
+    spec.fail("limits of " + std::to_string(drafters) + " drafters are " + std::to_string(fallback.size()) +
               " numbers, row after row of an upper triangle");
   std::size_t at = 0;
   for (std::size_t row = 0; row < drafters; ++row)
@@ -195,9 +195,9 @@ inline PipelineFactory prepare_prompt_lookup(PipelineSpec& spec) {
   return gram_factory(shape, choice, parse_rule(spec, shape.kind));
 }
 
-inline PipelineFactory prepare_horizontal(PipelineSpec& spec, Draw mode, const char* absent = kDefaultDraft) {
-  return mode == Draw::sampled ? horizontal<Draw::sampled>(spec, absent)
-                               : horizontal<Draw::greedy>(spec, absent);
+inline PipelineFactory prepare_horizontal(PipelineSpec& spec, Draw mode, const char* fallback = kDefaultDraft) {
+  return mode == Draw::sampled ? horizontal<Draw::sampled>(spec, fallback)
+                               : horizontal<Draw::greedy>(spec, fallback);
 }
 inline PipelineFactory prepare_vertical(PipelineSpec& spec, Draw mode) {
   return mode == Draw::sampled ? vertical<Draw::sampled>(spec) : vertical<Draw::greedy>(spec);

@@ -12,11 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "specula/pipeline/error.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/pipeline/models.hpp"
-#include "specula/pipeline/pipeline.hpp"
+#include "specula/pipeline/run_time_pipeline.hpp"
 #include "specula/pipeline/spec.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula {
 

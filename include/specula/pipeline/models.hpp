@@ -11,8 +11,8 @@
 #include "specula/any/any_drafter.hpp"
 #include "specula/any/any_model.hpp"
 #include "specula/draft/bigram.hpp"
-#include "specula/model/conditioning.hpp"
-#include "specula/pipeline/error.hpp"
+#include "specula/model/language_model.hpp"
+#include "specula/pipeline/spec.hpp"
 
 namespace specula {
 

@@ -9,8 +9,8 @@
 
 #include "specula/any/any_model.hpp"
 #include "specula/draft/bigram.hpp"
-#include "specula/pipeline/error.hpp"
 #include "specula/pipeline/models.hpp"
+#include "specula/pipeline/spec.hpp"
 
 namespace specula {
 

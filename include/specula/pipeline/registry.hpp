@@ -25,9 +25,9 @@
 namespace specula::detail::pipelines {
 
 /// The target state that a pipeline's drafts read, by its default draft.
-inline Conditioning read_by(const std::string& absent) {
-  return absent == kGlide                      ? Conditioning::key_values
-         : absent == kEagle || absent == kHass ? Conditioning::features
+inline Conditioning read_by(const std::string& fallback) {
+  return fallback == kGlide                      ? Conditioning::key_values
+         : fallback == kEagle || fallback == kHass ? Conditioning::features
                                                : Conditioning::nothing;
 }
 
@@ -65,28 +65,28 @@ inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
   return factory;
 }
 
-template <Draw mode, const char* absent = kDefaultDraft>
+template <Draw mode, const char* fallback = kDefaultDraft>
 PipelineFactory prepare_chain(PipelineSpec& spec) {
-  const std::string draft = spec.word(absent);
+  const std::string draft = spec.word(fallback);
   Chain<mode> shape;
   constexpr bool greedy = mode == Draw::greedy;
   const std::int32_t asked = spec.size("length", 0, 1, 64);
   shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
   shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
-  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(fallback));
 }
 
 /// Numbers of runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
-inline CapeExtras parse_extras(PipelineSpec& spec, const CapeExtras& absent) {
-  const auto counts = spec.sizes("counts", {}, absent.counts.size(), 0, 63);
-  const auto thresholds = spec.numbers("thresholds", {}, absent.thresholds.size(), 0, 1);
+inline CapeExtras parse_extras(PipelineSpec& spec, const CapeExtras& fallback) {
+  const auto counts = spec.sizes("counts", {}, fallback.counts.size(), 0, 63);
+  const auto thresholds = spec.numbers("thresholds", {}, fallback.thresholds.size(), 0, 1);
   const std::int32_t fixed = spec.count("fixed", -1, 0, 63);
   if (fixed >= 0) {
     if (!counts.empty() || !thresholds.empty())
       spec.fail("fixed is one number for every confidence: it does not go with counts or thresholds");
     return CapeExtras::fixed(fixed);
   }
-  if (counts.empty() && thresholds.empty()) return absent;
+  if (counts.empty() && thresholds.empty()) return fallback;
   CapeExtras extras;
   if (!counts.empty() && counts.size() != extras.counts.size())
     spec.fail("counts are " + std::to_string(extras.counts.size()) +
@@ -122,23 +122,23 @@ inline DynamicTree parse_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, st
   return shape;
 }
 
-template <const char* absent = kDefaultDraft>
+template <const char* fallback = kDefaultDraft>
 PipelineFactory prepare_cape(PipelineSpec& spec) {
-  const std::string draft = spec.word(absent);
+  const std::string draft = spec.word(fallback);
   const Cape shape = parse_cape(spec, 4, 32, {});
-  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(fallback));
 }
-template <const char* absent = kDefaultDraft>
+template <const char* fallback = kDefaultDraft>
 PipelineFactory prepare_beam(PipelineSpec& spec) {
-  const std::string draft = spec.word(absent);
+  const std::string draft = spec.word(fallback);
   const Beam shape = parse_beam(spec);
-  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(fallback));
 }
-template <const char* absent = kDefaultDraft>
+template <const char* fallback = kDefaultDraft>
 PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
-  const std::string draft = spec.word(absent);
+  const std::string draft = spec.word(fallback);
   const DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
-  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(fallback));
 }
 /// factory_of() for the static tree of the text's options.
 template <class FactoryOf>
@@ -226,7 +226,7 @@ inline PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
 inline std::span<const PipelineEntry> registry() {
   static constexpr std::array kEntries{
       PipelineEntry{"autoregressive", "autoregressive[:MODEL][:rule=gumbel]",
-                    "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
+                    "plain decoding, the baseline; with MODEL: plain decoding of that draft, for its speed alone",
                     &prepare_autoregressive},
       PipelineEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                     "the draft's likeliest tokens one after the other", &prepare_chain<Draw::greedy>,
@@ -315,15 +315,15 @@ inline std::span<const PipelineEntry> registry() {
           "[:draw=sampled][:rule=R]",
           "a chain that learns where to end: after a draft token of which the draft is less sure than "
           "a threshold, or "
-          "by what became of the last one",
+          "by how many tokens of the last round were accepted",
           &prepare_adaptive_chain},
       PipelineEntry{
           "s2d",
           "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=confidence|sample][:end=fixed|"
           "threshold|paper|heuristic][:draw="
           "sampled][:rule=R]",
-          "a chain of a draft with exits: a token leaves at the first that is as sure as its "
-          "threshold; exits: of "
+          "a chain of a draft with exits: drafting of a token stops at the first exit whose "
+          "confidence reaches its threshold; exits: of "
           "these alone, counted from 1, each with a threshold but the last",
           &prepare_s2d, &prepare_cost_aware_s2d},
       PipelineEntry{

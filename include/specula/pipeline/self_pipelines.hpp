@@ -24,9 +24,9 @@ struct ParsedEnd {
   float exit_below = 0;
   bool carry = true;
 };
-inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
+inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& fallback, std::int32_t fixed_length) {
   ParsedEnd end;
-  end.kind = spec.choice("end", absent, {"fixed", "threshold", "paper", "heuristic"});
+  end.kind = spec.choice("end", fallback, {"fixed", "threshold", "paper", "heuristic"});
   const std::int32_t otherwise = end.kind == "fixed"       ? fixed_length
                                  : end.kind == "heuristic" ? HeuristicEnd{}.longest
                                                            : ThresholdEnd{}.longest;
@@ -114,9 +114,9 @@ inline auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
 }
 /// The target without some of its blocks: given ones, or chosen by rules, which sets `measures`.
 inline std::function<AnyDrafter(PipelineModels&)> parse_layer_skip(PipelineSpec& spec, bool& measures) {
-  constexpr std::int32_t kMostLayers = 1024;
-  const BlockLists blocks{.attention = spec.sizes("attention", {}, kMostLayers, 1, kMostLayers),
-                          .mlp = spec.sizes("mlp", {}, kMostLayers, 1, kMostLayers)};
+  constexpr std::int32_t kMaxLayers = 1024;
+  const BlockLists blocks{.attention = spec.sizes("attention", {}, kMaxLayers, 1, kMaxLayers),
+                          .mlp = spec.sizes("mlp", {}, kMaxLayers, 1, kMaxLayers)};
   measures = blocks.attention.empty() && blocks.mlp.empty();
   if (!measures) return [=](PipelineModels& models) { return models.layer_skip(blocks); };
   SkipRules rules;

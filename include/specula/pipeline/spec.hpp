@@ -1,4 +1,4 @@
-// Grammar of pipeline names, such as chain:small:6:exit=0.3
+// Grammar of pipeline names, such as chain:small:6:exit=0.3, and the error in one.
 #pragma once
 
 #include <algorithm>
@@ -7,16 +7,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/pipeline/error.hpp"
 #include "specula/pipeline/nearest.hpp"
 
 namespace specula {
+
+/// Thrown if a text names no pipeline, one of its values is out of range, or the models do not support the
+/// pipeline.
+class PipelineError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 /// NAME followed by parts, each after a colon:
 ///
@@ -39,32 +46,32 @@ class PipelineSpec {
   const std::string& text() const { return text_; }  ///< as it was given
   const std::string& name() const { return name_; }  ///< the part before the first colon
 
-  /// The next word, or `absent` if there is none.
-  std::string word(const std::string& absent);
-  /// The next number, or `absent`. Throws PipelineError outside [low, high].
-  std::int32_t size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high);
-  /// The value of an option, or `absent`. Throws PipelineError if it is no number in [low, high].
-  double option(const std::string& key, double absent, double low, double high);
+  /// The next word, or `fallback` if there is none.
+  std::string word(const std::string& fallback);
+  /// The next number, or `fallback`. Throws PipelineError outside [low, high].
+  std::int32_t size(const char* what, std::int32_t fallback, std::int32_t low, std::int32_t high);
+  /// The value of an option, or `fallback`. Throws PipelineError if it is no number in [low, high].
+  double option(const std::string& key, double fallback, double low, double high);
   /// The same for a whole number.
-  std::int32_t count(const std::string& key, std::int32_t absent, std::int32_t low, std::int32_t high);
-  /// The value of an option whose values are words, or `absent`. Throws PipelineError if it is not among
+  std::int32_t count(const std::string& key, std::int32_t fallback, std::int32_t low, std::int32_t high);
+  /// The value of an option whose values are words, or `fallback`. Throws PipelineError if it is not among
   /// `allowed`.
-  std::string choice(const std::string& key, const std::string& absent,
+  std::string choice(const std::string& key, const std::string& fallback,
                      const std::vector<std::string>& allowed);
-  /// Sizes with dashes between them, as in widths=4-2-1, or `absent`. Throws PipelineError if there are more
+  /// Sizes with dashes between them, as in widths=4-2-1, or `fallback`. Throws PipelineError if there are more
   /// than `most` of them or one is outside [low, high].
-  std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
+  std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& fallback,
                                   std::size_t most, std::int32_t low, std::int32_t high);
   /// The same for numbers with a point, as in thresholds=0.5-0.7.
-  std::vector<float> numbers(const std::string& key, const std::vector<float>& absent, std::size_t most,
+  std::vector<float> numbers(const std::string& key, const std::vector<float>& fallback, std::size_t most,
                              double low, double high);
   /// Lists of whole numbers from 0 to `high`: points between the numbers of a list, dashes between lists, as
-  /// in choices=0-1-0.0; or `absent`. Throws PipelineError as sizes() does.
+  /// in choices=0-1-0.0; or `fallback`. Throws PipelineError as sizes() does.
   std::vector<std::vector<std::int32_t>> paths(const std::string& key,
-                                               const std::vector<std::vector<std::int32_t>>& absent,
+                                               const std::vector<std::vector<std::int32_t>>& fallback,
                                                std::size_t most, std::int32_t high);
-  /// The first word that is among `allowed`, at any place, or `absent`. For words that are not models.
-  std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);
+  /// The first word that is among `allowed`, at any place, or `fallback`. For words that are not models.
+  std::string keyword(const std::string& fallback, const std::vector<std::string>& allowed);
   /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
@@ -107,11 +114,11 @@ inline std::string cut(std::string_view text, std::size_t most) {
 }
 
 /// Maximum bytes of a text that a message quotes.
-inline constexpr std::size_t kMostQuoted = 200;
+inline constexpr std::size_t kMaxQuoted = 200;
 
 /// `text` as a message of one line quotes it: cut, and without control characters.
 inline std::string quoted(std::string_view text) {
-  std::string out = cut(text, kMostQuoted);
+  std::string out = cut(text, kMaxQuoted);
   std::replace_if(out.begin(), out.end(), is_control, '?');
   return std::string("'").append(out).append("'");
 }
@@ -150,7 +157,7 @@ inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text.substr(0, 
     } else if (part.find_first_not_of("0123456789") == std::string::npos) {
       std::int32_t number = 0;
       if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
-        fail(detail::cut(part, detail::kMostQuoted) + " is too large");
+        fail(detail::cut(part, detail::kMaxQuoted) + " is too large");
       sizes_.push_back(number);
     } else {
       words_.push_back(part);
@@ -159,20 +166,20 @@ inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text.substr(0, 
 }
 
 inline void PipelineSpec::fail(const std::string& what) const {
-  constexpr std::size_t kMostSaid = 1000;
-  throw PipelineError("pipeline " + detail::quoted(text_) + ": " + detail::cut(what, kMostSaid));
+  constexpr std::size_t kMaxSaid = 1000;
+  throw PipelineError("pipeline " + detail::quoted(text_) + ": " + detail::cut(what, kMaxSaid));
 }
 
-inline std::string PipelineSpec::word(const std::string& absent) {
-  if (words_.empty()) return absent;
+inline std::string PipelineSpec::word(const std::string& fallback) {
+  if (words_.empty()) return fallback;
   std::string first = std::move(words_.front());
   words_.pop_front();
   return first;
 }
 
-inline std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, std::int32_t low,
+inline std::int32_t PipelineSpec::size(const char* what, std::int32_t fallback, std::int32_t low,
                                        std::int32_t high) {
-  if (sizes_.empty()) return absent;
+  if (sizes_.empty()) return fallback;
   const std::int32_t first = sizes_.front();
   sizes_.pop_front();
   if (first < low || first > high)
@@ -191,9 +198,9 @@ inline bool PipelineSpec::take(const std::string& key, std::string& value) {
   return true;
 }
 
-inline double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
+inline double PipelineSpec::option(const std::string& key, double fallback, double low, double high) {
   std::string text;
-  if (!take(key, text)) return absent;
+  if (!take(key, text)) return fallback;
   double value = 0;
   if (!detail::read_number(text, value)) fail(key + " is " + detail::quoted(text) + ", must be a number");
   if (!(value >= low && value <= high))
@@ -202,17 +209,17 @@ inline double PipelineSpec::option(const std::string& key, double absent, double
   return value;
 }
 
-inline std::int32_t PipelineSpec::count(const std::string& key, std::int32_t absent, std::int32_t low,
+inline std::int32_t PipelineSpec::count(const std::string& key, std::int32_t fallback, std::int32_t low,
                                         std::int32_t high) {
-  const double value = option(key, absent, low, high);
+  const double value = option(key, fallback, low, high);
   if (value != std::floor(value)) fail(key + " is " + detail::number(value) + ", must be a whole number");
   return static_cast<std::int32_t>(value);
 }
 
-inline std::string PipelineSpec::choice(const std::string& key, const std::string& absent,
+inline std::string PipelineSpec::choice(const std::string& key, const std::string& fallback,
                                         const std::vector<std::string>& allowed) {
   std::string text;
-  if (!take(key, text)) return absent;
+  if (!take(key, text)) return fallback;
   if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
   std::string all;
   for (const std::string& word : allowed) all.append(all.empty() ? "" : ", ").append(word);
@@ -220,10 +227,10 @@ inline std::string PipelineSpec::choice(const std::string& key, const std::strin
 }
 
 inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
-                                                     const std::vector<std::int32_t>& absent,
+                                                     const std::vector<std::int32_t>& fallback,
                                                      std::size_t most, std::int32_t low, std::int32_t high) {
   std::string text;
-  if (!take(key, text)) return absent;
+  if (!take(key, text)) return fallback;
   std::vector<std::int32_t> out;
   for (const std::string& part : detail::split(text, '-')) {
     std::int32_t number = 0;
@@ -237,10 +244,10 @@ inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
 }
 
 inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
-    const std::string& key, const std::vector<std::vector<std::int32_t>>& absent, std::size_t most,
+    const std::string& key, const std::vector<std::vector<std::int32_t>>& fallback, std::size_t most,
     std::int32_t high) {
   std::string text;
-  if (!take(key, text)) return absent;
+  if (!take(key, text)) return fallback;
   std::vector<std::vector<std::int32_t>> out;
   for (const std::string& path : detail::split(text, '-')) {
     out.emplace_back();
@@ -257,10 +264,10 @@ inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
   return out;
 }
 
-inline std::vector<float> PipelineSpec::numbers(const std::string& key, const std::vector<float>& absent,
+inline std::vector<float> PipelineSpec::numbers(const std::string& key, const std::vector<float>& fallback,
                                                 std::size_t most, double low, double high) {
   std::string text;
-  if (!take(key, text)) return absent;
+  if (!take(key, text)) return fallback;
   std::vector<float> out;
   for (const std::string& part : detail::split(text, '-')) {
     double number = 0;
@@ -273,14 +280,14 @@ inline std::vector<float> PipelineSpec::numbers(const std::string& key, const st
   return out;
 }
 
-inline std::string PipelineSpec::keyword(const std::string& absent, const std::vector<std::string>& allowed) {
+inline std::string PipelineSpec::keyword(const std::string& fallback, const std::vector<std::string>& allowed) {
   for (auto word = words_.begin(); word != words_.end(); ++word)
     if (std::find(allowed.begin(), allowed.end(), *word) != allowed.end()) {
       std::string found = std::move(*word);
       words_.erase(word);
       return found;
     }
-  return absent;
+  return fallback;
 }
 
 inline void PipelineSpec::done(const std::string& usage) const {
@@ -294,7 +301,7 @@ inline void PipelineSpec::done(const std::string& usage) const {
   const auto closest = nearest(key, known_, 1);
   if (!closest.empty() && closest.front() != key && edit_distance(key, closest.front()) <= 2)
     fail("has no option " + detail::quoted(key) + ", is " +
-         detail::cut(closest.front() + "=" + value, detail::kMostQuoted) + " meant? It is written " + usage);
+         detail::cut(closest.front() + "=" + value, detail::kMaxQuoted) + " meant? It is written " + usage);
   unknown(key + "=" + value);
 }
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "specula/base/rows.hpp"
 #include "specula/distribution/row_math.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::detail {
 

@@ -11,16 +11,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "specula/base/alive.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/proposal_kind.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/distinct_weights.hpp"
+#include "specula/distribution/random_source.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/proposal/draft_rows.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/proposal_kind.hpp"
-#include "specula/random_source.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula {
 
@@ -50,7 +49,7 @@ class ProposalBuilder : public TokenTree {
         lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
   ProposalBuilder(const ProposalBuilder&) = delete;  // its distributions point into its rows
   ProposalBuilder& operator=(const ProposalBuilder&) = delete;
-  ProposalBuilder(ProposalBuilder&&) = default;            ///< A moved-from tree throws in reset().
+  ProposalBuilder(ProposalBuilder&&) = default;  ///< A moved-from tree is unspecified.
   ProposalBuilder& operator=(ProposalBuilder&&) = delete;  // it would drop drawn tokens
 
   /// While a lock exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
@@ -72,7 +71,6 @@ class ProposalBuilder : public TokenTree {
   /// negative or above 2^31 - 1 - capacity(), std::logic_error under a ResetLock or if the tree was moved
   /// from.
   void reset(Token root, std::int32_t position, std::int32_t limit) {
-    alive_.expect("ProposalBuilder");
     if (locks_ > 0)
       throw std::logic_error(
           "ProposalBuilder::reset: a shape is proposing, and tokens that it has drawn must not be dropped");
@@ -199,16 +197,14 @@ class ProposalBuilder : public TokenTree {
   }
 
   /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a
-  /// greedy shape chooses. Throws as store(), and std::logic_error if the tree was moved from.
+  /// greedy shape chooses. Throws as store().
   Top top(NodeId node, std::span<const float> row) {
-    alive_.expect("ProposalBuilder");
     return named(node, [&] { return scan_.top(row); });
   }
   /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token,
   /// with their softmax probabilities. Returns how many are above -infinity. Cost: one read of the row.
   /// Throws as top().
   std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
-    alive_.expect("ProposalBuilder");
     return named(node, [&] { return scan_.top_k(row, out); });
   }
 
@@ -306,7 +302,6 @@ class ProposalBuilder : public TokenTree {
   std::vector<double> distinct_masses_;  // (ceil(V / 512))
   detail::DraftRows rows_;               // slot: the node whose children are drawn from it
   std::vector<float> lenient_;           // (V), if rows are stored: a row before it is copied into a slot
-  detail::Alive alive_;
 };
 
 }  // namespace specula

@@ -8,12 +8,12 @@
 #include <string>
 
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/lenient_row.hpp"
+#include "specula/distribution/random_source.hpp"
 #include "specula/distribution/residual_weights.hpp"
 #include "specula/proposal/proposal_builder.hpp"
-#include "specula/random_source.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula {
 
@@ -71,7 +71,7 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
   if (node == 0 || !tree.is_chain())
     throw std::invalid_argument("review: node " + std::to_string(node) +
                                 " is the root, or the tree is no chain");
-  detail::expect_in("review: lenience", lenience, 1.0, detail::kMostLenience);
+  detail::expect_in("review: lenience", lenience, 1.0, detail::kMaxLenience);
   validate(params);
   if (tree.shares_noise())
     throw std::invalid_argument("review: the proposal was drawn with the target's own noise");

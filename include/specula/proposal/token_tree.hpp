@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/proposal_kind.hpp"
-#include "specula/random_source.hpp"
-#include "specula/rows.hpp"
+#include "specula/base/proposal_kind.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/distribution/random_source.hpp"
 
 namespace specula {
 
@@ -94,7 +94,7 @@ class TokenTree {
   /// The i-th further key of `node`, for a rule that needs more uniform draws than the library's. Throws
   /// std::invalid_argument unless i is in [0, 2^24 / capacity() - 1].
   RandomKey own_key(NodeId node, std::int32_t i) const {
-    detail::expect_in("TokenTree::own_key: i", i, 0, detail::kMostNodes / capacity_ - 1);
+    detail::expect_in("TokenTree::own_key: i", i, 0, detail::kMaxNodes / capacity_ - 1);
     return {position(node), origin_, RandomStream::own, static_cast<std::uint32_t>(i * capacity_ + node)};
   }
   /// The key of the noise of the token after `node`; index: token / 4.
@@ -114,7 +114,7 @@ class TokenTree {
 
   TokenTree(std::int32_t vocab, std::int32_t max_nodes) : vocab_(vocab), capacity_(max_nodes) {
     detail::expect_in("ProposalBuilder: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
-    detail::expect_in("ProposalBuilder: max_nodes", max_nodes, 1, detail::kMostNodes);
+    detail::expect_in("ProposalBuilder: max_nodes", max_nodes, 1, detail::kMaxNodes);
     nodes_.reserve(static_cast<std::size_t>(max_nodes));
     tokens_.reserve(static_cast<std::size_t>(max_nodes));
     parents_.reserve(static_cast<std::size_t>(max_nodes));

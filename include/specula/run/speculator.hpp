@@ -15,14 +15,12 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/run/count_emitted.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 #include "specula/run/detail/explain.hpp"
-#include "specula/run/detail/not_lossless.hpp"
 #include "specula/run/limits.hpp"
-#include "specula/stats.hpp"
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
@@ -40,11 +38,11 @@ class Speculator {
   static_assert(
       Verifier<V>,
       "Speculator: its first part is no Verifier: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
+      "below, and specula/policy/concepts.hpp lists them all");
   static_assert(
       Drafter<D>,
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
+      "below, and specula/policy/concepts.hpp lists them all");
   static_assert(detail::explain_shape<S, D>());
   static_assert(detail::check_verifier_members<V>() && detail::check_drafter_members<D>() &&
                 detail::check_shape_members<S>());
@@ -85,18 +83,13 @@ class Speculator {
   /// it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target counts
   /// its changes (CountsChanges) and has not changed since. forget() keeps none. Throws
   /// std::invalid_argument, before anything changes, on an empty prompt, a token outside the vocabulary or a
-  /// prompt longer than the target can hold. (If there is no text and the verifier has no size(), the KV
-  /// caches are emptied even then.) A draft that fails ends drafting, as in step(); this text tries it anew.
+  /// prompt longer than the target can hold. A draft that fails ends drafting, as in step(); this text tries it anew.
   /// Throws std::logic_error if a sink of this Speculator calls it.
   void start(Tokens prompt) {
     expect_no_sink();
-    // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
-    // would count their room as used.
-    if constexpr (!ReportsSize<V>)
-      if (text_.empty()) forget();
     check_prompt(prompt);
-    const bool keeps = change_count_ && is_as_left();  // else a prefix may be another text's by now
-    const Departure departure(*this);
+    const bool keeps = change_count_ && is_unchanged();  // else a prefix may be another text's by now
+    const ChangeCountRecorder recorder(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may alias text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
@@ -123,7 +116,7 @@ class Speculator {
   /// Speculator calls it.
   void forget() {
     expect_no_sink();
-    const Departure departure(*this);
+    const ChangeCountRecorder recorder(*this);
     text_.clear();
     verifier_.truncate(0);
     drafter_.truncate(0);
@@ -145,15 +138,15 @@ class Speculator {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     expect_no_sink();
     if (text_.empty()) throw std::invalid_argument("Speculator::step: call start() first");
-    if (!is_as_left()) throw_used();
+    if (!is_unchanged()) throw_used();
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
                               std::to_string(text_.size() - 1) + " tokens");
     {
-      const Departure departure(*this);
-      const Meter meter(*this);
+      const ChangeCountRecorder recorder(*this);
+      Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
-      round(rng, stop);
+      round(rng, stop, meter);
     }
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
@@ -249,50 +242,51 @@ class Speculator {
     return std::size_t{1};
   }();
 
-  /// Adds the models' usage during its lifetime to the statistics, also when a round throws. If usage()
-  /// itself throws, its exception is dropped and the round is not counted: its tokens are committed, or
-  /// another exception is in flight.
+  /// Adds the models' usage of a round to the statistics, also when the round throws.
   class Meter {
    public:
     explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
     ~Meter() {
-      try {
-        book(usage(run_.verifier_), run_.drafters());
-      } catch (...) {
-      }
+      if (!booked_) book();
     }
     Meter(const Meter&) = delete;
     Meter& operator=(const Meter&) = delete;
 
-   private:
-    void book(const Usage& target, const std::array<Usage, kDrafters>& drafters) {
-      run_.stats_.target += target - target_;
+    /// Once, at the end of the round; returns what the round took.
+    Timing book() noexcept {
+      Timing round{usage(run_.verifier_) - target_, {}};
+      run_.stats_.target += round.target;
+      const std::array<Usage, kDrafters> now = run_.drafters();
       for (std::size_t i = 0; i < kDrafters; ++i) {
-        const Usage spent = drafters[i] - drafters_[i];
+        const Usage spent = now[i] - drafters_[i];
         run_.stats_.drafters[i] += spent;
-        run_.stats_.draft += spent;
+        round.draft += spent;
       }
+      run_.stats_.draft += round.draft;
+      booked_ = true;
+      return round;
     }
+
+   private:
     Speculator& run_;
     Usage target_;
     std::array<Usage, kDrafters> drafters_;
+    bool booked_ = false;
   };
 
   /// Records, on destruction, the change count at which this Speculator left the target. If change_count()
   /// throws, none is recorded, and the next step() treats the target as changed.
-  class Departure {
+  class ChangeCountRecorder {
    public:
-    explicit Departure(Speculator& run) : run_(run) {}
-    ~Departure() {
-      if constexpr (ReportsChangeCount<V>) {
-        try {
-          run_.change_count_ = run_.verifier_.change_count();
-        } catch (...) {
-        }
+    explicit ChangeCountRecorder(Speculator& run) : run_(run) {}
+    ~ChangeCountRecorder() {
+      try {
+        run_.change_count_ = run_.verifier_.change_count();
+      } catch (...) {
       }
     }
-    Departure(const Departure&) = delete;
-    Departure& operator=(const Departure&) = delete;
+    ChangeCountRecorder(const ChangeCountRecorder&) = delete;
+    ChangeCountRecorder& operator=(const ChangeCountRecorder&) = delete;
 
    private:
     Speculator& run_;
@@ -315,7 +309,7 @@ class Speculator {
   /// failure.
   std::int32_t draft_room(std::int32_t context) const {
     if (failure_) return 0;
-    if constexpr (ReportsRoom<D>) return drafter_.room(context);
+    if constexpr (HasMembers<D>) return drafter_.room(context);
     return drafter_.capacity() - context;
   }
   /// Calls the drafter; if that fails, ends drafting for this text.
@@ -327,26 +321,20 @@ class Speculator {
     }
   }
 
-  bool is_as_left() const {
-    if constexpr (ReportsSize<V>)
-      if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
-    if constexpr (ReportsChangeCount<V>) return verifier_.change_count() == change_count_;
-    return true;
+  bool is_unchanged() const {
+    return static_cast<std::size_t>(verifier_.size()) + 1 == text_.size() &&
+           std::optional<std::uint64_t>(verifier_.change_count()) == change_count_;
   }
   [[noreturn]] void throw_used() const {
-    std::string what = "Speculator::step: the target ";
-    if constexpr (ReportsSize<V>)
-      what += "holds " + std::to_string(verifier_.size()) + " tokens, this text has " +
-              std::to_string(text_.size() - 1) + " before its last one; it ";
-    throw std::logic_error(what +
-                           "was called since the last round: by another Speculator over the same model or "
+    throw std::logic_error("Speculator::step: the target holds " + std::to_string(verifier_.size()) +
+                           " tokens, this text has " + std::to_string(text_.size() - 1) +
+                           " before its last one; it was called since the last round: by another Speculator over the same model or "
                            "by hand, or its weights or settings changed, or a commit() that threw left it "
                            "so. start() begins anew");
   }
 
   template <class C>
-  void round(C& rng, Tokens stop) {
-    const Timing before{usage(verifier_), usage(drafter_)};
+  void round(C& rng, Tokens stop, Meter& meter) {
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits = std::min({shape_.max_nodes(), verifier_.room(), std::max(1, draft_room(size))});
@@ -360,22 +348,15 @@ class Speculator {
     }
     if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
-    result_ = &(verifier_.verify)(tree_, rng);
+    result_ = &verifier_.run_round(tree_, rng);
     added_ = static_cast<std::int32_t>(result_->accepted.size());
     for (std::size_t i = 1; i < result_->accepted.size(); ++i)
       text_.push_back(tree_.token(result_->accepted[i]));
     text_.push_back(result_->next_token);
     record();
+    const Timing spent = meter.book();
     if constexpr (LearnsFromRounds<S>)
-      if (const auto spent = failure_ ? std::nullopt : since(before)) shape_.learn(tree_, *result_, *spent);
-  }
-  /// None if usage() throws: the round's tokens are already committed.
-  std::optional<Timing> since(const Timing& before) const {
-    try {
-      return Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft};
-    } catch (...) {
-      return std::nullopt;
-    }
+      if (!failure_) shape_.learn(tree_, *result_, spent);
   }
 
   void record() {
@@ -396,9 +377,7 @@ class Speculator {
         throw std::invalid_argument("Speculator::start: prompt token " + std::to_string(i) + " is " +
                                     std::to_string(prompt[i]) + ", the vocabulary has " +
                                     std::to_string(tree_.vocab()) + " tokens");
-    std::size_t held = text_.empty() ? 0 : text_.size() - 1;
-    if constexpr (ReportsSize<V>) held = static_cast<std::size_t>(verifier_.size());
-    const std::size_t capacity = held + static_cast<std::size_t>(std::max(0, verifier_.room()));
+    const auto capacity = static_cast<std::size_t>(verifier_.size() + std::max(0, verifier_.room()));
     if (prompt.size() > capacity)
       throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) +
                                   " tokens, the target holds " + std::to_string(capacity));
@@ -416,14 +395,14 @@ class Speculator {
     return verifier.vocab_size();
   }
   template <class Policy>
-  static Usage usage(const Policy& policy) {
+  static Usage usage(const Policy& policy) noexcept {
     if constexpr (ReportsUsage<Policy>) return policy.usage();
     return {};
   }
-  std::array<Usage, kDrafters> drafters() const {
+  std::array<Usage, kDrafters> drafters() const noexcept {
     std::array<Usage, kDrafters> all;
     for (std::size_t i = 0; i < kDrafters; ++i) {
-      if constexpr (ReportsMemberUsage<D>)
+      if constexpr (HasMembers<D>)
         all[i] = drafter_.usage(i);
       else
         all[i] = usage(drafter_);

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/shape/chain.hpp"
-#include "specula/stats.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/shape/detail/candidates.hpp"
 
 namespace specula {

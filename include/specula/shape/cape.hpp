@@ -10,7 +10,7 @@
 #include <string>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/shape/detail/candidates.hpp"
 
 namespace specula {
@@ -88,7 +88,7 @@ struct Cape {
       if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);
       const auto top =
-          work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
+          work.top_k(tree, spine, extend_checked(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
       if (!round.node_pays(reach, confidence, tree.size())) break;  // then its siblings would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/draft/stack.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/proposal/review.hpp"
 #include "specula/shape/chain.hpp"
 #include "specula/shape/detail/candidates.hpp"
 #include "specula/shape/detail/cascade_bounds.hpp"
-#include "specula/stats.hpp"
 
 namespace specula {
 
@@ -58,7 +58,7 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
   const auto sync = [&] { reviewer.sync(round.committed, tree.tokens().first(from)); };
   const auto rows_after = [&](std::size_t first, std::size_t count) {
-    return ask(reviewer, tree, tree.tokens().subspan(from + first, count),
+    return extend_checked(reviewer, tree, tree.tokens().subspan(from + first, count),
                Nodes(scratch.line).subspan(first, count));
   };
   sync();
@@ -142,7 +142,7 @@ struct Cascade {
                                       "] is " + detail::number(limits[row][i]) + ", must be " +
                                       (i < row ? "0: it is below the diagonal"
                                                : "in [0, " + detail::number(detail::kMaxDraftTokens) + "]"));
-    detail::expect_in("Cascade::lenience", lenience, 1.0, detail::kMostLenience);
+    detail::expect_in("Cascade::lenience", lenience, 1.0, detail::kMaxLenience);
     detail::expect_nodes("Cascade", *this);
   }
   /// Sizes the workspace, so that propose() need not allocate.
@@ -174,7 +174,7 @@ struct Cascade {
       if constexpr (i == kLast) {
         detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
       } else {
-        if (!round.call_pays(detail::chain_reach(round, tree), 1, 1, tree.size())) break;
+        if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) break;
         ProposeContext inner = round;
         inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
         draft_and_review([&] { fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0); },

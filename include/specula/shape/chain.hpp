@@ -6,23 +6,15 @@
 #include <type_traits>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
-#include "specula/proposal/draw.hpp"
+#include "specula/base/proposal_kind.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/propose_context.hpp"
 #include "specula/proposal/proposal_builder.hpp"
-#include "specula/propose_context.hpp"
 #include "specula/shape/detail/candidates.hpp"
 
 namespace specula {
 
 namespace detail {
-
-/// Probability that the whole chain is accepted; 1 without a CostModel.
-inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
-  double reach = 1;
-  for (NodeId node = 1; round.cost_model && node < tree.size(); ++node)
-    reach *= round.accept_probability(static_cast<double>(tree.confidence(node)));
-  return reach;
-}
 
 /// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none or no room, where
 /// they do not pay (see CostModel), and after one that ends the text or whose confidence is below
@@ -34,14 +26,14 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
   if (count < 1 || tree.room() < 1 || !can_draft(drafter, round)) return 0;
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
-  double reach = chain_reach(round, tree);
+  double reach = round.reach(tree, base);
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
     if (round.ends_text(tree, at) || !round.call_pays(reach, 1, 1, tree.size())) return made;
     if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
-    const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
+    const auto rows = extend_checked(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
       if (rows.tokens[0] == kNoToken) return made;
       const float confidence = rows.confidence(0);

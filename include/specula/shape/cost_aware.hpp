@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/cost/cost_curve.hpp"
 #include "specula/cost/curve_cost_model.hpp"
 #include "specula/cost/draft_budget.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
 #include "specula/draft/stack.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/shape/chain.hpp"
 #include "specula/shape/detail/candidates.hpp"
 

@@ -7,9 +7,8 @@
 #include <cstdint>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
-#include "specula/propose_context.hpp"
-#include "specula/shape/detail/path_reach.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/propose_context.hpp"
 
 namespace specula {
 
@@ -53,7 +52,7 @@ struct SampledTree {
       if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const LogitsView rows =
-          ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
+          extend_checked(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         if (round.ends_text(tree, node)) continue;
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);
@@ -77,7 +76,7 @@ struct SampledTree {
     double reach = 0;
     std::int32_t parents = 0;
     for (NodeId node = begin; node < tree.size(); ++node)
-      if (!round.ends_text(tree, node)) reach += detail::path_reach(round, tree, node), ++parents;
+      if (!round.ends_text(tree, node)) reach += round.reach(tree, node), ++parents;
     const std::int32_t adds = std::min(tree.room(), parents * width);
     return parents > 0 && round.call_pays(reach, tree.size() - begin, adds, tree.size());
   }

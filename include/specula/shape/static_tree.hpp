@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
-#include "specula/propose_context.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/propose_context.hpp"
 #include "specula/shape/detail/candidates.hpp"
-#include "specula/shape/detail/path_reach.hpp"
 #include "specula/shape/ranked_tree.hpp"
 
 namespace specula {
@@ -123,7 +122,7 @@ struct StaticTree {
           continue;
         if (fresh + form.children(n) > tree.room()) break;
         fresh += form.children(n);
-        reach += detail::path_reach(round, tree, places[at(n)]);
+        reach += round.reach(tree, places[at(n)]);
         work.frontier.push_back(n);
         work.tokens.push_back(tree.token(places[at(n)]));
         work.parents.push_back(n == 0 ? kNoParent : drafted[at(form.parent(n))]);
@@ -132,7 +131,7 @@ struct StaticTree {
           !round.call_pays(reach, static_cast<std::int32_t>(work.frontier.size()), fresh, tree.size()))
         return;
       if (level == 0) drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
-      const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
+      const LogitsView rows = extend_checked(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {
         const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
         drafted[at(n)] = asked++;

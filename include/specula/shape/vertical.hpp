@@ -6,8 +6,8 @@
 #include <span>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
 #include "specula/draft/stack.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/shape/cascade.hpp"
 #include "specula/shape/detail/candidates.hpp"
 
@@ -43,7 +43,7 @@ struct Vertical {
   void validate() const {
     detail::expect_in("Vertical::reviews", reviews, 0, detail::kMaxDraftTokens);
     detail::expect_in("Vertical::length", length, 0, detail::kMaxDraftTokens);
-    detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMostLenience);
+    detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMaxLenience);
     detail::expect_nodes("Vertical", *this);
   }
   /// Sizes the workspace, so that propose() need not allocate.
@@ -57,7 +57,7 @@ struct Vertical {
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
       if (round.ends_text(tree, tree.size() - 1)) return;
-      if (!round.call_pays(detail::chain_reach(round, tree), 1, 1, tree.size())) return;
+      if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) return;
       hand_up<0>(stack, inner, tree, rng);
     }
   }

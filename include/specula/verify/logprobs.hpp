@@ -10,12 +10,11 @@
 
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/model/view_guard.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
-#include "specula/verify_result.hpp"
 
 namespace specula {
 

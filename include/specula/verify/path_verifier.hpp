@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
-#include "specula/stats.hpp"
+#include "specula/policy/concepts.hpp"
 #include "specula/verify/tree_verifier.hpp"
 
 namespace specula {

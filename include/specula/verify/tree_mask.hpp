@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula {
 

@@ -10,11 +10,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "specula/base/alive.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/concepts.hpp"
-#include "specula/optional_members.hpp"
-#include "specula/stats.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
@@ -33,11 +32,11 @@ class TargetVerifier {
   static_assert(
       LanguageModel<M>,
       "TreeVerifier or PathVerifier: the target is no LanguageModel: a member is missing or has another type; "
-      "it is named below, and specula/concepts.hpp lists them all");
+      "it is named below, and specula/policy/concepts.hpp lists them all");
   static_assert(
       AcceptanceRule<R>,
       "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
-      "it is named below, and specula/concepts.hpp lists them all");
+      "it is named below, and specula/policy/concepts.hpp lists them all");
 
  public:
   /// Throws std::invalid_argument if `params` are out of range.
@@ -54,8 +53,11 @@ class TargetVerifier {
   const void* cache_id() const { return cache_of(*target_); }  ///< the target's; see NamesItsCache
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
-  /// Count of what changed the target, by any caller; see CountsChanges.
-  auto change_count() const requires CountsChanges<M> { return target_->change_count(); }
+  /// Count of what changed the target, by any caller; empty if it does not count. See CountsChanges.
+  std::optional<std::uint64_t> change_count() const {
+    if constexpr (CountsChanges<M>) return target_->change_count();
+    return std::nullopt;
+  }
   const SamplingParams& params() const { return params_; }  ///< of the text
   /// Sets the sampling parameters of all later rounds. Throws std::invalid_argument, and changes nothing, if
   /// they are out of range.
@@ -64,9 +66,9 @@ class TargetVerifier {
     params_ = params;
   }
   /// Forward passes of the target, and the nodes in them.
-  const Usage& usage() const { return usage_; }
+  const Usage& usage() const noexcept { return usage_; }
 
-  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not
+  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that run_round() need not
   /// allocate.
   void reserve(std::int32_t max_nodes) {
     const auto path = static_cast<std::size_t>(max_nodes) + 1;
@@ -77,7 +79,7 @@ class TargetVerifier {
     workspace_.emplace(std::move(workspace));
   }
 
-  /// Each later verify() records the log-probabilities of its tokens. Off by default, at no cost. Throws
+  /// Each later run_round() records the log-probabilities of its tokens. Off by default, at no cost. Throws
   /// std::invalid_argument, and changes nothing, unless 0 <= options.top <= V. Cost: one row read per emitted
   /// token, two with likeliest tokens, and up to V * top to order those.
   void report_logprobs(const LogprobOptions& options) {
@@ -87,7 +89,7 @@ class TargetVerifier {
   }
   void report_no_logprobs() { logprobs_.reset(); }  ///< Ends report_logprobs().
   /// Log-probabilities of the last result: of accepted[1..] and next_token. Empty if not requested, or if
-  /// verify() threw. Valid until the next call.
+  /// run_round() threw. Valid until the next call.
   Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
   void append(Tokens tokens) { target_->append(tokens); }  ///< Prefill of the target; see LanguageModel.
   /// KV cache rollback of the target; see LanguageModel.
@@ -95,17 +97,16 @@ class TargetVerifier {
 
   /// Runs the target, applies the rule and commits the accepted path. If anything throws, the committed
   /// context is restored. Throws std::logic_error, and changes nothing, unless the target holds the
-  /// tree.origin() tokens that the proposal follows, and if this object was moved from; also if the result is
+  /// tree.origin() tokens that the proposal follows; also if the result is
   /// no path of the proposal from its root with a next token in the vocabulary. Throws std::invalid_argument
   /// for more nodes than were reserved, or if the target does not return one row per node. Cost: the target's
   /// pass, then the rule.
   template <class C>
-  const VerifyResult&(verify)(const TokenTree& tree, C& rng) {
-    alive_.expect(Pass::kName);
+  const VerifyResult& run_round(const TokenTree& tree, C& rng) {
     if (logprobs_) logprobs_->clear();
     const std::int32_t context = target_->size();
     if (context != tree.origin())
-      throw std::logic_error(std::string(Pass::kName) + "::verify: the proposal follows " +
+      throw std::logic_error(std::string(Pass::kName) + "::run_round: the proposal follows " +
                              std::to_string(tree.origin()) + " tokens, but the target holds " +
                              std::to_string(context) +
                              ": the drafter or another pipeline works in the same model, or it was "
@@ -115,7 +116,7 @@ class TargetVerifier {
       const bool wants_raw = logprobs_ && !logprobs_->options().processed;
       const LogitsView rows = pass_.run(*target_, tree, usage_, wants_raw);
       const TargetDistributions distributions(rows, params_, *workspace_);
-      (rule_.verify)(tree, distributions, rng, result_);
+      rule_.decide(tree, distributions, rng, result_);
       expect_sound(tree);
       if (logprobs_) {
         const LogitsView read = wants_raw ? pass_.raw_rows(*target_, rows) : rows;
@@ -138,16 +139,16 @@ class TargetVerifier {
     for (const NodeId node : result_.accepted) {
       if (node <= parent || node >= tree.size() || tree.parent(node) != parent)
         throw std::logic_error(
-            std::string(Pass::kName) + "::verify: the rule's path has node " + std::to_string(node) +
+            std::string(Pass::kName) + "::run_round: the rule's path has node " + std::to_string(node) +
             (parent == kNoParent ? ", must begin with the root, node 0"
                                  : " after node " + std::to_string(parent) + ", which has no such child"));
       parent = node;
     }
     if (parent == kNoParent)
       throw std::logic_error(std::string(Pass::kName) +
-                             "::verify: the rule's path is empty, must begin with the root, node 0");
+                             "::run_round: the rule's path is empty, must begin with the root, node 0");
     if (result_.next_token < 0 || result_.next_token >= tree.vocab())
-      throw std::logic_error(std::string(Pass::kName) + "::verify: the rule's next token is " +
+      throw std::logic_error(std::string(Pass::kName) + "::run_round: the rule's next token is " +
                              std::to_string(result_.next_token) + ", the vocabulary has " +
                              std::to_string(tree.vocab()) + " tokens");
   }
@@ -159,7 +160,6 @@ class TargetVerifier {
   std::optional<VerifyWorkspace> workspace_;
   VerifyResult result_;
   std::optional<LogprobRecorder> logprobs_;  // if requested
-  Alive alive_;
   Usage usage_;
 };
 

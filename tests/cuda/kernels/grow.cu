@@ -1,4 +1,4 @@
-#include <specula/cuda/device/grow.cuh>
+#include <specula/cuda/api/grow.cuh>
 
 using namespace specula::cuda;
 

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/layer_similarity.cuh>
+#include <specula/cuda/api/layer_similarity.cuh>
 
 using namespace specula::cuda;
 

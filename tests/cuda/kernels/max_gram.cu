@@ -1,4 +1,4 @@
-#include <specula/cuda/device/max_gram.cuh>
+#include <specula/cuda/api/max_gram.cuh>
 
 using namespace specula::cuda;
 

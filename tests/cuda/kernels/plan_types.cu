@@ -1,8 +1,8 @@
 // A plan that was made for one rule, element or kind of draft is refused by another at compile time.
-#include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/top_k_distillation.cuh>
-#include <specula/cuda/device/verify.cuh>
-#include <specula/cuda/device/verify_matching.cuh>
+#include <specula/cuda/api/sample.cuh>
+#include <specula/cuda/api/top_k_distillation.cuh>
+#include <specula/cuda/api/verify.cuh>
+#include <specula/cuda/api/verify_matching.cuh>
 
 #include <type_traits>
 #include <utility>
@@ -21,7 +21,7 @@ using Logits = LogitsDraft<BFloat16>;
 
 void verification() {
   const auto call = [](const auto& plan, const auto& rows,
-                       const auto& draft) -> decltype(verify(plan, std::declval<const Trees&>(), rows, draft,
+                       const auto& draft) -> decltype(verify_trees(plan, std::declval<const Trees&>(), rows, draft,
                                                              std::declval<const VerifyResults&>(), nullptr)) {
     return cudaSuccess;
   };
@@ -33,7 +33,7 @@ void verification() {
   static_assert(!takes(call, a<BlockPlan<BFloat16, Logits>>, a<TargetRows<float>>, a<Logits>));
   static_assert(!takes(call, a<GreedyPlan<BFloat16>>, a<Rows>, a<ChosenDraft>));
   const auto match = [](const auto& plan, const auto& rows)
-      -> decltype(verify(plan, std::declval<const Trees&>(), rows, std::declval<const VerifyResults&>(),
+      -> decltype(verify_trees(plan, std::declval<const Trees&>(), rows, std::declval<const VerifyResults&>(),
                          std::declval<const Workspace&>(), nullptr)) { return cudaSuccess; };
   static_assert(takes(match, a<GreedyPlan<BFloat16>>, a<Rows>));
   static_assert(takes(match, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));

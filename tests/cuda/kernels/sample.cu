@@ -1,4 +1,4 @@
-#include <specula/cuda/device/sample.cuh>
+#include <specula/cuda/api/sample.cuh>
 
 using namespace specula::cuda;
 

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/tree_attention_mma.cuh>
+#include <specula/cuda/api/tree_attention_mma.cuh>
 
 using namespace specula::cuda;
 

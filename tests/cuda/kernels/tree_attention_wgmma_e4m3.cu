@@ -1,5 +1,5 @@
 // only sm_90a
-#include <specula/cuda/device/tree_attention_wgmma.cuh>
+#include <specula/cuda/api/tree_attention_wgmma.cuh>
 
 using namespace specula::cuda;
 

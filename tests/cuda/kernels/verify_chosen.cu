@@ -1,5 +1,5 @@
-#include <specula/cuda/device/verify.cuh>
-#include <specula/cuda/device/verify_matching.cuh>
+#include <specula/cuda/api/verify.cuh>
+#include <specula/cuda/api/verify_matching.cuh>
 
 using namespace specula::cuda;
 
@@ -12,9 +12,9 @@ struct Plans {
 cudaError_t use(Plans* plans, const VerifyCapacity& capacity, const Trees& trees,
                 const TargetRows<BFloat16>& target, const VerifyResults& out, const Workspace& workspace) {
   cudaError_t error = make_verify_plan(&plans->greedy, capacity, 0);
-  if (!error) error = verify(plans->greedy, trees, target, out, workspace, nullptr);
+  if (!error) error = verify_trees(plans->greedy, trees, target, out, workspace, nullptr);
   if (!error) error = make_verify_plan(&plans->match, capacity, 0);
-  if (!error) error = verify(plans->match, trees, target, out, workspace, nullptr);
+  if (!error) error = verify_trees(plans->match, trees, target, out, workspace, nullptr);
   if (!error) error = make_verify_plan(&plans->rejection, capacity, 0);
-  return error ? error : verify(plans->rejection, trees, target, ChosenDraft{}, out, nullptr);
+  return error ? error : verify_trees(plans->rejection, trees, target, ChosenDraft{}, out, nullptr);
 }

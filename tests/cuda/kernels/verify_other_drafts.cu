@@ -1,4 +1,4 @@
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 using namespace specula::cuda;
 
@@ -6,7 +6,7 @@ cudaError_t use(RejectionPlan<float, ProbsDraft>* dense, RejectionPlan<float, Sp
                 const VerifyCapacity& capacity, const Trees& trees, const TargetRows<float>& target,
                 const ProbsDraft& probs, const SparseDraft& sparse, const VerifyResults& out) {
   cudaError_t error = make_verify_plan(dense, capacity, 0);
-  if (!error) error = verify(*dense, trees, target, probs, out, nullptr);
+  if (!error) error = verify_trees(*dense, trees, target, probs, out, nullptr);
   if (!error) error = make_verify_plan(few, capacity, 0);
-  return error ? error : verify(*few, trees, target, sparse, out, nullptr);
+  return error ? error : verify_trees(*few, trees, target, sparse, out, nullptr);
 }

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/verify.cuh>
+#include <specula/cuda/api/verify.cuh>
 
 using namespace specula::cuda;
 
@@ -6,5 +6,5 @@ cudaError_t use(RejectionPlan<BFloat16, LogitsDraft<BFloat16>>* plan, const Veri
                 const Trees& trees, const TargetRows<BFloat16>& target, const LogitsDraft<BFloat16>& draft,
                 const VerifyResults& out) {
   const cudaError_t error = make_verify_plan(plan, capacity, 0);
-  return error ? error : verify(*plan, trees, target, draft, out, nullptr);
+  return error ? error : verify_trees(*plan, trees, target, draft, out, nullptr);
 }

@@ -1,4 +1,4 @@
-#include <specula/cuda/device/verify_sharded.cuh>
+#include <specula/cuda/api/verify_sharded.cuh>
 
 using namespace specula::cuda;
 

@@ -1,11 +1,9 @@
 // labels: light
 // Drafters conditioned on the target (Glide, FeatureHead): which nodes are kept, dropped and recomputed.
-#include <specula/draft/detail/conditioned_drafter.hpp>
+#include <specula/draft/conditioned.hpp>
 
 #include <doctest/doctest.h>
 
-#include <specula/draft/feature_head.hpp>
-#include <specula/draft/glide.hpp>
 
 #include <algorithm>
 #include <string>

@@ -203,7 +203,7 @@ struct Scene {
     REQUIRE(sequences.cached() == length(context));
     REQUIRE(sequences.node_count() == length(nodes));
     for (NodeId n = 0; n < tree.size(); ++n) REQUIRE(sequences.parent(n) == tree.parent(n));
-    sequences.check();
+    sequences.expect_own();
   }
 };
 
@@ -273,9 +273,9 @@ TEST_CASE("random trees in several passes, some of which fail; commits of any pa
 }
 
 TEST_CASE("256 leaves: all sequences") {
-  Scene scene(600, kMostSequences);
-  List parents = star(kMostSequences);
-  for (NodeId n = 0; n < kMostSequences; ++n) parents.push_back(n);
+  Scene scene(600, kMaxSequences);
+  List parents = star(kMaxSequences);
+  for (NodeId n = 0; n < kMaxSequences; ++n) parents.push_back(n);
   scene.extend(300, parents);
   CHECK(scene.sequences.ids(scene.sequences.entries() - 1)[0] == 255);
   scene.commit(List{255, 511});
@@ -352,18 +352,18 @@ TEST_CASE("a cache that cannot drop positions: an error") {
 
 TEST_CASE("tokens removed from the cache by another caller: an error") {
   Scene scene;
-  scene.sequences.check();
+  scene.sequences.expect_own();
   scene.extend(5, star(2));
   std::vector<Cell>& cells = scene.cache.cells;
   for (const llama_pos lost : {0, 5}) {  // the first one, as a window does, or the last
     const std::vector<Cell> all = cells;
     std::erase_if(cells, [&](const Cell& cell) { return cell.position == lost; });
     const std::string held = lost == 0 ? "1 to 5" : "0 to 4";
-    CHECK_THROWS_WITH_AS(scene.sequences.check(),
+    CHECK_THROWS_WITH_AS(scene.sequences.expect_own(),
                          ("libllama's cache holds positions " + held + " of the context, not 0 to 5").c_str(),
                          std::runtime_error);
     cells = all;
-    scene.sequences.check();
+    scene.sequences.expect_own();
   }
 }
 

@@ -1,2 +1,2 @@
-// Empty stand-in for the header that <specula/cuda/primitives/group.cuh> includes for the device.
+// Empty stand-in for the header that <specula/cuda/detail/primitives/group.cuh> includes for the device.
 #pragma once

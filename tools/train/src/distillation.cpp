@@ -57,7 +57,7 @@ struct DistillationFunction : Function<DistillationFunction> {
 
 Tensor distillation(const Tensor& draft_logits, const Tensor& target_logits,
                     const specula::TopKDistillation& loss) {
-  loss.check();
+  loss.validate();
   if (!draft_logits.is_cpu()) return plain::distillation(draft_logits, target_logits, loss);
   return DistillationFunction::apply(draft_logits, target_logits.to(draft_logits.scalar_type()), loss.k,
                                      loss.weight, loss.cross_entropy_weight);

@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include <specula/train/top_k_distillation.hpp>
+#include <specula/theory/top_k_distillation.hpp>
 
 namespace specula_train {
 

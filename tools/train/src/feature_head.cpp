@@ -2,7 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <specula/train/context_alignment.hpp>
+#include <specula/theory/context_alignment.hpp>
 #include <stdexcept>
 #include <string>
 

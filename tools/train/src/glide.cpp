@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <specula/train/block_mask.hpp>
+#include <specula/theory/block_mask.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -42,7 +42,7 @@ void GlideConfig::validate() const {
                                   std::to_string(target.layers - 1));
     }
   }
-  mask(block).check();
+  mask(block).validate();
 }
 
 std::vector<std::int64_t> GlideConfig::layers_read() const {

@@ -67,7 +67,7 @@ std::string describe(const HeadLossOptions& loss) {
 }
 
 void train_head(const HeadOptions& options) {
-  options.loss.distillation.check();
+  options.loss.distillation.validate();
   const Session session(options.training);
   auto target = load_target(options.target, session);
   auto config = options.sizes.apply_to(head_config(target->config(), options.feature_layers));

@@ -3,7 +3,7 @@
 
 #include <specula/eigen/compile_llama.hpp>  // for all the tests here
 #include <specula/eigen/compile_llama_double.hpp>
-#include <specula/train/sorted_loss.hpp>
+#include <specula/theory/sorted_loss.hpp>
 
 #include <cstdint>
 #include <fstream>

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <specula/train/context_alignment.hpp>
+#include <specula/theory/context_alignment.hpp>
 #include <stdexcept>
 
 #include "export.hpp"

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <specula/train/block_mask.hpp>
+#include <specula/theory/block_mask.hpp>
 #include <stdexcept>
 
 #include "export.hpp"

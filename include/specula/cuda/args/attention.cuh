@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "specula/cuda/args/paged_kv.cuh"
-#include "specula/cuda/types.cuh"
+#include "specula/cuda/args/types.cuh"
 
 namespace specula {
 namespace cuda {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "specula/cuda/host_device.cuh"
-#include "specula/cuda/primitives/thread/divisor.cuh"
-#include "specula/cuda/types.cuh"
+#include "specula/cuda/args/divisor.cuh"
+#include "specula/cuda/args/integers.cuh"
+#include "specula/cuda/args/types.cuh"
 
 namespace specula {
 namespace cuda {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "specula/cuda/types.cuh"
+#include "specula/cuda/args/types.cuh"
 
 namespace specula {
 namespace cuda {

@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/primitives/warp/tile.cuh"
-#include "specula/cuda/types.cuh"
+#include "specula/cuda/args/types.cuh"
 
 namespace specula {
 namespace cuda {

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/paged_kv.cuh"
-#include "specula/cuda/host_device.cuh"
-#include "specula/cuda/types.cuh"
+#include "specula/cuda/args/types.cuh"
 
 namespace specula {
 namespace cuda {

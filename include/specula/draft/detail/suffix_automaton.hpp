@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "specula/base/rows.hpp"
 #include "specula/draft/detail/pair_map.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::detail {
 
@@ -35,9 +35,9 @@ class SuffixAutomaton {
   /// Reserves memory for `tokens` tokens in all; beyond that the capacity doubles. At most 200 bytes per
   /// token. Throws std::length_error above 2^29.
   void reserve(std::int32_t tokens) {
-    if (tokens > kMost)
+    if (tokens > kMax)
       throw std::length_error("SuffixAutomaton: " + std::to_string(tokens) + " tokens, at most " +
-                              std::to_string(kMost) + " fit");
+                              std::to_string(kMax) + " fit");
     if (tokens <= room_) return;
     room_ = tokens;
     const auto n = static_cast<std::size_t>(tokens);
@@ -56,7 +56,7 @@ class SuffixAutomaton {
 
   /// Appends `token` to the text. Amortised O(1).
   void append(Token token) {
-    if (size() == room_) reserve(room_ < kMost / 2 ? std::max(64, 2 * room_) : std::max(kMost, room_ + 1));
+    if (size() == room_) reserve(room_ < kMax / 2 ? std::max(64, 2 * room_) : std::max(kMax, room_ + 1));
     text_.push_back(token);
     const std::int32_t now = add_state({.length = size(), .after = size()});
     std::int32_t at = last_;
@@ -99,7 +99,7 @@ class SuffixAutomaton {
 
  private:
   static constexpr std::int32_t kNone = -1;
-  static constexpr std::int32_t kMost = 1 << 29;
+  static constexpr std::int32_t kMax = 1 << 29;
 
   struct State {
     std::int32_t length = 0;  // of its longest string

@@ -44,7 +44,7 @@ class FeatureInput {
     for (const std::int32_t layer : layers_)
       if (std::find(shown.begin(), shown.end(), layer) == shown.end())
         throw std::invalid_argument(
-            "Llama::set_target_state: the target does not show the hidden state behind layer " +
+            "Llama::set_target_state: the target does not show the hidden state after layer " +
             std::to_string(layer) + ": make it with this model's config().feature_layers in its options");
     for (std::size_t k = 0; k < layers_.size(); ++k)
       states_[k] =
@@ -58,7 +58,7 @@ class FeatureInput {
 
   /// The end of the tokens from `first` on that may run in one pass: the feature of the token after them
   /// comes from that pass.
-  std::int32_t generation_end(std::span<const BatchToken> tokens, std::int32_t first) const {
+  std::int32_t level_end(std::span<const BatchToken> tokens, std::int32_t first) const {
     const auto all = static_cast<std::int32_t>(tokens.size());
     if (!enabled_) return all;
     const std::int32_t slot = tokens[static_cast<std::size_t>(first)].slot;

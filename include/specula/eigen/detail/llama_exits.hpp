@@ -48,7 +48,7 @@ LogitsView Llama<Real>::resume_to_exit(std::span<const std::int32_t> rows, std::
                  std::to_string(exit));
   }
   change_count_.next();
-  impl_->schedule.run_to_exit(impl_->first_row, rows, exit, /*aside=*/true);
+  impl_->schedule.run_to_exit(impl_->first_row, rows, exit, /*to_exit_logits=*/true);
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::copy_n(impl_->schedule.pass.exit_logits().at(static_cast<std::ptrdiff_t>(i)),
                 impl_->schedule.pass.logits().stride, impl_->schedule.pass.logits().at(rows[i]));

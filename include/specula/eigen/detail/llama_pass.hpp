@@ -30,7 +30,7 @@ struct PassPart {
   std::int32_t first_layer = 0;                     // an earlier pass ran those before it
   std::int32_t last_layer = 0;                      // one after the last; 0: all
   const specula::SkippedBlocks* skipped = nullptr;  // if any
-  bool aside = false;                               // writes logits to exit_logits() instead
+  bool to_exit_logits = false;                               // writes logits to exit_logits() instead
 
   bool skips_attention(std::int32_t layer) const {
     return skipped && skipped->attention[static_cast<std::size_t>(layer)];
@@ -48,7 +48,7 @@ class LlamaPass {
       : decoder_(weights, options, most_cols(*weights)),
         cross_(config(), options, cache().slots()),
         feature_input_(*weights, options),
-        shown_layers_(options.feature_layers) {
+        feature_layers_(options.feature_layers) {
     const LlamaConfig& c = config();
     logits_ = {options.max_nodes, c.vocab_size};
     features_ = {cache().slots(), c.hidden_size};
@@ -56,7 +56,7 @@ class LlamaPass {
       exit_hidden_ = {cache().slots(), c.hidden_size};
       exit_logits_ = {options.max_nodes, c.vocab_size};
     }
-    const auto states = static_cast<std::int32_t>(shown_layers_.size());
+    const auto states = static_cast<std::int32_t>(feature_layers_.size());
     if (states > 0) hidden_states_ = {cache().slots(), states * c.hidden_size};
     if (options.measure_similarity) cosines(Block::attention) = {c.layers, cache().slots()};
     if (options.measure_mlp_similarity) cosines(Block::mlp) = {c.layers, cache().slots()};
@@ -72,7 +72,7 @@ class LlamaPass {
   Activations<Real>& features() { return features_; }
   /// By slot: the hidden states after the layers of LlamaOptions::feature_layers.
   HiddenStates<Real> hidden_states() {
-    return {shown_layers_, hidden_states_.values.data(), hidden_states_.stride};
+    return {feature_layers_, hidden_states_.values.data(), hidden_states_.stride};
   }
 
   /// The target's state for all later passes.
@@ -111,7 +111,7 @@ class LlamaPass {
     if (part.last_layer == 0) part_.last_layer = config().layers;
     const auto all = static_cast<std::int32_t>(tokens.size());
     for (std::int32_t first = 0, last; first < all; first = last) {
-      last = feature_input_.generation_end(tokens, first);
+      last = feature_input_.level_end(tokens, first);
       decoder_.tokens =
           tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
       first_row_ = std::max(0, first_row - first);
@@ -142,14 +142,14 @@ class LlamaPass {
       decoder_.mlp(worker, l);
       measure(worker, Block::mlp, l);
       decoder_.add_residual(worker);
-      show(worker, l + 1);
+      store_hidden_state(worker, l + 1);
     }
-    if (part_.last_layer < config().layers) keep(worker, decoder_.hidden, exit_hidden_);
+    if (part_.last_layer < config().layers) store(worker, decoder_.hidden, exit_hidden_);
     decoder_.norm(worker, weights()->final_norm);
-    keep(worker, decoder_.normed, features_);
+    store(worker, decoder_.normed, features_);
     if (first_row_ < decoder_.count())
       decoder_.product.multiply(worker.thread, weights()->head(), decoder_.normed,
-                                part_.aside ? exit_logits_ : logits_, first_row_, decoder_.count(),
+                                part_.to_exit_logits ? exit_logits_ : logits_, first_row_, decoder_.count(),
                                 logits_at_);
   }
 
@@ -170,7 +170,7 @@ class LlamaPass {
   }
 
   /// Copies the tokens' activations to their slots.
-  void keep(const Worker& worker, Activations<Real>& from, Activations<Real>& to) {
+  void store(const Worker& worker, Activations<Real>& from, Activations<Real>& to) {
     for (std::int32_t i = worker.first; i < worker.last; ++i)
       std::copy_n(from.at(i), from.stride, to.at(decoder_.token(i).slot));
   }
@@ -185,10 +185,10 @@ class LlamaPass {
   }
 
   /// Stores the hidden states after this layer, if it is one of LlamaOptions::feature_layers.
-  void show(const Worker& worker, std::int32_t layers) {
-    const auto found = std::find(shown_layers_.begin(), shown_layers_.end(), layers);
-    if (found == shown_layers_.end()) return;
-    const std::ptrdiff_t size = config().hidden_size, at = (found - shown_layers_.begin()) * size;
+  void store_hidden_state(const Worker& worker, std::int32_t layers) {
+    const auto found = std::find(feature_layers_.begin(), feature_layers_.end(), layers);
+    if (found == feature_layers_.end()) return;
+    const std::ptrdiff_t size = config().hidden_size, at = (found - feature_layers_.begin()) * size;
     for (std::int32_t i = worker.first; i < worker.last; ++i)
       std::copy_n(decoder_.hidden.at(i), size, hidden_states_.at(decoder_.token(i).slot) + at);
   }
@@ -205,7 +205,7 @@ class LlamaPass {
   FeatureInput<Real> feature_input_;  // EAGLE
   PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first token with logits, and their row
-  std::vector<std::int32_t> shown_layers_;      // the layers of hidden_states_
+  std::vector<std::int32_t> feature_layers_;      // the layers of hidden_states_
 
   Activations<Real> logits_, exit_logits_;  // (rows, vocab)
   Activations<Real> features_;              // (slots, hidden)

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/rows.hpp"
 #include "specula/eigen/detail/llama_pass.hpp"
 #include "specula/eigen/detail/llama_stages.hpp"
 #include "specula/eigen/llama_options.hpp"
 #include "specula/model/skipped_blocks.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::eigen::detail {
 
@@ -55,12 +55,12 @@ class LlamaSchedule {
   }
 
   /// Runs the nodes `first` + rows[i] to an exit, with their ancestors and the committed tokens that have not
-  /// reached it. Writes logits of these nodes only, to pass.exit_logits() if `aside`.
-  void run_to_exit(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
+  /// reached it. Writes logits of these nodes only, to pass.exit_logits() if `to_exit_logits`.
+  void run_to_exit(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool to_exit_logits) {
     if (rows.empty()) return;
     wanted_.clear();
     for (const std::int32_t row : rows) wanted_.push_back(first + row);
-    run_to_exit(exit, aside);
+    run_to_exit(exit, to_exit_logits);
   }
   /// The same for all nodes from `first` on.
   void run_from(NodeId first, std::int32_t exit) {
@@ -84,7 +84,7 @@ class LlamaSchedule {
   }
 
   /// The nodes in wanted_.
-  void run_to_exit(std::int32_t exit, bool aside) {
+  void run_to_exit(std::int32_t exit, bool to_exit_logits) {
     std::fill_n(needed_.begin(), stages.node_count(), false);
     for (const NodeId node : wanted_)
       for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
@@ -106,7 +106,7 @@ class LlamaSchedule {
       for (const NodeId node : wanted_) push(node);
       const auto all = static_cast<std::int32_t>(stages.columns().size());
       PassPart part = stages.part(stage);
-      part.aside = aside;
+      part.to_exit_logits = to_exit_logits;
       pass.run(stages.columns(), stages.computed(stage), stages.size() + stages.node_count(),
                stage == exit ? first_row : all, Product::small_batch, part);
       stages.mark_computed(stage, waiting);

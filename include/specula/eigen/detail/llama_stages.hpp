@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/rows.hpp"
 #include "specula/eigen/detail/llama_pass.hpp"
 #include "specula/eigen/llama_options.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::eigen::detail {
 

@@ -101,7 +101,7 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
 }
 
 template <class Real>
-void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
+void check_target(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
                   const std::string& source) {
   const Requirements expect{source};
   if (config.conditioned_on != Conditioning::features) return;
@@ -118,7 +118,7 @@ void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWe
 }
 
 template <class Real>
-LlamaWeights<Real> lend(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeights<Real>> target) {
+LlamaWeights<Real> share_target_weights(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeights<Real>> target) {
   if (head.config.conditioned_on == Conditioning::features) head.target = std::move(target);
   return head;
 }
@@ -185,7 +185,7 @@ LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
                                       std::shared_ptr<const LlamaWeights<Real>> target) {
   const auto config_path = directory / "config.json";
   const LlamaConfig config = read_llama_config(read_json_file(config_path), config_path.string());
-  detail::check_lender(config, target, config_path.string());
+  detail::check_target(config, target, config_path.string());
   TensorFiles files(directory);
   for (const auto& [name, file] : files.names())
     if (name.ends_with(".bias") &&
@@ -197,16 +197,16 @@ LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
     if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
       throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
                                std::to_string(config.layers) + " layers of this architecture");
-  return detail::lend(std::move(weights), std::move(target));
+  return detail::share_target_weights(std::move(weights), std::move(target));
 }
 
 template <class Real>
 LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed, WeightType stored,
                                         std::shared_ptr<const LlamaWeights<Real>> target) {
   validate(config, "LlamaConfig");
-  detail::check_lender(config, target, "LlamaConfig");
+  detail::check_target(config, target, "LlamaConfig");
   detail::RandomWeights source{stored, seed};
-  return detail::lend(detail::build_llama_weights<Real>(config, source), std::move(target));
+  return detail::share_target_weights(detail::build_llama_weights<Real>(config, source), std::move(target));
 }
 
 }  // namespace specula::eigen

@@ -8,12 +8,12 @@
 #include <limits>
 #include <span>
 
+#include "specula/base/rows.hpp"
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/elementwise.hpp"
 #include "specula/eigen/detail/panel.hpp"
 #include "specula/eigen/detail/panel_product.hpp"
 #include "specula/eigen/kv_cache.hpp"
-#include "specula/rows.hpp"
 
 namespace specula::eigen::detail {
 

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "specula/rows.hpp"
+#include "specula/base/rows.hpp"
 
 namespace specula::llama_cpp::detail {
 
 /// Maximum number of sequences of a context (LLAMA_MAX_SEQ, which is not public).
-inline constexpr std::int32_t kMostSequences = 256;
+inline constexpr std::int32_t kMaxSequences = 256;
 
 /// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has
 /// one sequence per leaf, and a node belongs to those of the leaves below it. Sequence 0 holds the whole
@@ -46,7 +46,7 @@ class TreeSequences {
 
   /// Throws std::runtime_error if the cache does not hold the positions of the context: other code has
   /// changed it, or libllama has reused cells outside every attention window. O(1).
-  void(check)() const {
+  void expect_own() const {
     const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
                        last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];
     if (first != (end > 0 ? 0 : -1) || last != end - 1)
@@ -104,7 +104,7 @@ class TreeSequences {
   /// Removes all nodes, and the context from position `n` on.
   void truncate(std::int32_t n) {
     commit({});
-    for (std::int32_t s = 0; s < kMostSequences; ++s) cut(s, n);
+    for (std::int32_t s = 0; s < kMaxSequences; ++s) cut(s, n);
   }
 
  private:
@@ -116,8 +116,8 @@ class TreeSequences {
   /// Sequences [0, leaves) belong to the tree; `tip` is the last node of each, kNoParent for the context.
   struct State {
     std::int32_t leaves = 1;
-    std::array<NodeId, kMostSequences> tip;
-    std::array<std::int32_t, kMostSequences> end;  // it contains the positions below this one
+    std::array<NodeId, kMaxSequences> tip;
+    std::array<std::int32_t, kMaxSequences> end;  // it contains the positions below this one
     State() { tip.fill(kNoParent), end.fill(0); }
   };
 

@@ -1,11 +1,15 @@
-// Compile-time messages for pipelines that do not compile: what a shape requires of its drafter.
+// Messages for pipelines that do not compile: what a shape requires of its drafter, and that a pair is not lossless.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "specula/concepts.hpp"
 #include "specula/draft/stack.hpp"
+#include "specula/policy/concepts.hpp"
+
+// A macro: C++20's static_assert takes a literal only.
+#define SPECULA_NOT_LOSSLESS \
+  "this rule does not keep the target's distribution for proposals drawn as this shape draws them."
 
 namespace specula::detail {
 
@@ -20,6 +24,8 @@ struct AnyDenseDrafter {
 template <std::size_t members>
 struct AnyStack : AnyDenseDrafter {
   static constexpr std::size_t kMembers = members;
+  Usage usage(std::size_t i) const noexcept;
+  std::int32_t room(std::int32_t context) const;
   template <std::size_t i>
   AnyDenseDrafter& get();
 };
@@ -54,7 +60,7 @@ constexpr bool explain_shape() {
       static_assert(
           ProposalShape<S, D>,
           "this is no ProposalShape for this drafter: a member of the shape is missing or has another "
-          "type; it is named below, and specula/concepts.hpp lists them all");
+          "type; it is named below, and specula/policy/concepts.hpp lists them all");
   }
   return true;
 }

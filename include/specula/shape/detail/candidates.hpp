@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
-#include "specula/concepts.hpp"
-#include "specula/propose_context.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/propose_context.hpp"
 
 namespace specula::detail {
 
@@ -152,7 +152,7 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
     work.tokens.push_back(work[f].token);
     work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
   }
-  const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
+  const LogitsView rows = extend_checked(drafter, tree, work.tokens, work.parents);
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];

@@ -1,0 +1,77 @@
+// Types shared by device code and its callers: 16-bit and 8-bit elements, statuses, row statistics.
+#pragma once
+
+#include <cstdint>
+
+#include "specula/base/random_key.hpp"
+#include "specula/base/sampling_params.hpp"
+#include "specula/base/tokens.hpp"
+#include "specula/cuda/args/integers.cuh"
+
+namespace specula {
+namespace cuda {
+
+using specula::kNoParent;
+using specula::kNoToken;
+using specula::NodeId;
+using specula::RandomKey;
+using specula::RandomStream;
+using specula::SamplingParams;
+using specula::Token;
+
+/// Elements of rows, of the layout of __half and __nv_bfloat16 (and of any other library's types of these
+/// formats: pass a reinterpret_cast pointer).
+struct Half {
+  std::uint16_t bits;  ///< as stored
+};
+/// The upper half of a float.
+struct BFloat16 {
+  std::uint16_t bits;  ///< as stored
+};
+/// A byte of a cache: 4 bits of exponent, 3 of mantissa, no infinity (E4M3 of the OCP's 8-bit formats, as
+/// __nv_fp8_e4m3 and torch.float8_e4m3fn).
+struct Float8E4M3 {
+  std::uint8_t bits;  ///< as stored
+};
+
+/// Status of a row or a sequence. For any status but `ok` nothing is emitted.
+enum class Status : std::int32_t {
+  ok = 0,
+  not_a_number = 1,    ///< a row holds NaN or +infinity
+  empty_row = 2,       ///< a row has no finite logit
+  overflow = 3,        ///< the largest logit is above 1e38 times the temperature
+  bad_parameters = 4,  ///< SamplingParams out of range
+  /// A parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan.
+  bad_tree = 5,
+  truncation_is_not_sharded = 6,  ///< a sharded vocabulary takes temperature, not top-k, top-p or min-p
+  infinite_loss = 7,              ///< the draft rules out a token that the target may choose
+  bad_draft_row = 8               ///< a draft token's row of the draft is out of range
+};
+
+/// The distribution of a row in scalars: distribution(x) = 0 where logits[x] < cut, else exp((logits[x] -
+/// shift) / temperature - log_z). `shift` is the row's largest logit, so log_z is in [0, log V], whatever the
+/// logits' size. At temperature 0 it is the point mass on `point`.
+struct RowStats {
+  double log_z;       ///< logarithm of the normaliser of what truncation kept, relative to `shift`
+  float shift;        ///< the row's largest logit
+  float temperature;  ///< 0: a point mass
+  float min_logit;    ///< the cut
+  Token point;        ///< kNoToken above temperature 0
+  Status status;      ///< the row's
+};
+
+namespace detail {
+
+/// Rows are worked on in tiles of so many tokens.
+constexpr int kTile = 512;
+SPECULA_HD int tile_count(int vocab) { return ceil_div(vocab, kTile); }
+
+SPECULA_HD bool valid(const SamplingParams& s) {
+  // Comparisons that NaN fails.
+  return (s.temperature == 0.0f || (s.temperature >= 1e-4f && s.temperature <= 3.4e38f)) && s.top_k >= 0 &&
+         s.top_p > 0.0f && s.top_p <= 1.0f && s.min_p >= 0.0f && s.min_p <= 1.0f;
+}
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,110 @@
+// The four policies of a pipeline: drafter, proposal shape, acceptance rule, verifier.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "specula/accept/target_distributions.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/sampling_params.hpp"
+#include "specula/distribution/random_source.hpp"
+#include "specula/model/language_model.hpp"
+#include "specula/policy/propose_context.hpp"
+#include "specula/proposal/proposal_builder.hpp"
+
+namespace specula {
+
+// The words are those of model/language_model.hpp.
+//
+// A name in parentheses, as in r.decide(...), is one that some systems define as a macro.
+// clang-format off
+
+/// Predicts the token after a node: a draft model, a head on the target's features, an n-gram lookup. The
+/// shape chooses tokens from the predictions, and adds them by the next extend(). A round is one sync() and
+/// any number of extend() calls, of which the first adds the root, below kNoParent. (In a cascade, where
+/// drafters continue each other's proposals, that node is the proposal's last token, and a drafter may be
+/// synced several times per round.) What was accepted shows in the context of the next sync(). A round may
+/// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
+/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsCache.
+template <class D>
+concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Tokens tokens, Nodes parents,
+                           std::int32_t n) {
+  { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
+  { c.capacity() } -> std::same_as<std::int32_t>;    // tokens and nodes that it can hold
+  d.truncate(n);                                     // begins a text that shares n tokens with the last one
+  // The text before the root: the whole context, which extends the last one (after truncate(n), its first n
+  // tokens), then `draft_tokens`: empty, or in a cascade the proposal so far without its last token. The next call
+  // may pass another `draft_tokens`. Drops all nodes; the next is node 0.
+  d.sync(context, draft_tokens);
+  // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
+  // (one token per node, kNoToken where there is none).
+  d.extend(tokens, parents);
+} && (requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
+} || requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<PointMasses>;
+});
+
+/// A drafter that predicts rows of logits, as shapes that sample or rank require; an n-gram lookup is none.
+template <class D>
+concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
+};
+
+/// The drafting loop: runs the drafter and chooses draft tokens, which form a chain, a fixed tree, or a tree
+/// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
+/// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
+/// must call extend_checked(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
+/// and adds at most round.max_nodes - 1 nodes to `tree`. Optional members are concepts of
+/// optional_members.hpp: ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes,
+/// StatesDraftNodes, ValidatesFields.
+template <class S, class D>
+concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
+                                 PhiloxRandom& rng) {
+  { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
+  { c.max_nodes() } -> std::same_as<std::int32_t>;   // its largest proposal, root included
+  s.propose(d, round, tree, rng);                    // tree holds the root on entry
+};
+
+/// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
+/// one that replaces a rejected token). target[n] is p, the target's distribution after node n under the
+/// text's SamplingParams; `tree` has q, the distribution that each node was sampled from, or a point mass if
+/// it was not sampled. A small value type. It must call target.expect_fits(tree) first, or check_for() if it reads
+/// q; docs/rule.md has its other duties.
+template <class R>
+concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
+                                  PhiloxRandom& rng, VerifyResult& out) {
+  // static: whether the text keeps the target's distribution if proposals are of this kind
+  { R::lossless_for(ProposalKind{}) } -> std::same_as<bool>;
+  r.decide(tree, target, rng, out);  // overwrites out
+};
+
+/// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
+/// The next token is not committed: it is the root of the next round. Optional members are concepts of
+/// optional_members.hpp: NamesItsCache, ReservesMemory, ReportsUsage.
+template <class V>
+concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
+                            std::int32_t n) {
+  { V::lossless_for(ProposalKind{}) } -> std::same_as<bool>;         // its rule's
+  { c.vocab_size() } -> std::same_as<std::int32_t>;
+  { c.size() } -> std::same_as<std::int32_t>;                        // committed tokens of the target
+  { c.room() } -> std::same_as<std::int32_t>;                        // nodes that still fit, root included
+  // the target's (CountsChanges), by which Speculator notices another user; empty if it does not count
+  { c.change_count() } -> std::convertible_to<std::optional<std::uint64_t>>;
+  { c.params() } -> std::convertible_to<const SamplingParams&>;      // temperature, top-k, top-p, min-p of the text
+  v.append(tokens);                                                  // the target's: the prompt but its last token
+  v.truncate(n);                                                     // the target's
+  { v.run_round(tree, rng) } -> std::convertible_to<const VerifyResult&>;  // valid until the next call
+};
+
+/// The verifier's rule keeps the target's distribution for proposals of the shape's kind. A Speculator of
+/// another pair does not compile, unless the rule is wrapped in accept_lossy(rule), whose lossless_for() is
+/// true for every kind, without the guarantee.
+template <class V, class S>
+concept Lossless = V::lossless_for(S::kind);
+
+// clang-format on
+
+}  // namespace specula
