@@ -15,25 +15,25 @@
 #include <string>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/cpu/decoder.hpp>
 #include <specula/specula.hpp>
 
 namespace {
 
 using namespace specula;
 
-const std::shared_ptr<const eigen::LlamaWeights<float>>& weights() {
+const std::shared_ptr<const cpu::DecoderWeights<float>>& weights() {
   static const auto loaded = [] {
     const char* const folder = std::getenv("SPECULA_BENCH_MODEL");
-    return std::make_shared<const eigen::LlamaWeights<float>>(
-        eigen::load_llama_weights<float>(folder ? folder : SPECULA_MODELS_DIR "/target"));
+    return std::make_shared<const cpu::DecoderWeights<float>>(
+        cpu::load_decoder_weights<float>(folder ? folder : SPECULA_MODELS_DIR "/target"));
   }();
   return loaded;
 }
 
 /// Text that the model generates at temperature 1 after token 1: realistic input without a tokenizer.
 std::vector<Token> own_text(std::uint64_t seed, std::int32_t tokens) {
-  eigen::Llama<float> model(weights(), {.capacity = tokens + 2});
+  cpu::Decoder<float> model(weights(), {.capacity = tokens + 2});
   Speculator run{TreeVerifier{model, Sampling{}}, NoDrafter{model.vocab_size()}, Chain<>{.length = 0}};
   PhiloxRandom rng{seed};
   run.start(std::vector<Token>{1});
@@ -54,7 +54,7 @@ void times(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   const auto nodes = static_cast<std::int32_t>(state.range(0)),
              context = static_cast<std::int32_t>(state.range(1));
-  eigen::Llama<float> model(weights(), {.capacity = context + nodes + 1, .max_nodes = nodes});
+  cpu::Decoder<float> model(weights(), {.capacity = context + nodes + 1, .max_nodes = nodes});
   const std::vector<Token> text = own_text(1, context + nodes);
   model.append(Tokens(text).first(static_cast<std::size_t>(context)));
   model.key_values();  // nothing is deferred
@@ -99,7 +99,7 @@ BENCHMARK(times)
 void similarity(benchmark::State& state) {
   constexpr std::int32_t kTokens = 256;
   constexpr std::uint64_t kTexts = 16;
-  eigen::Llama<float> model(
+  cpu::Decoder<float> model(
       weights(),
       {.capacity = kTokens + 1, .max_nodes = 1, .measure_similarity = true, .measure_mlp_similarity = true});
   std::vector<std::vector<Token>> texts;

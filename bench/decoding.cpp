@@ -7,28 +7,28 @@
 #include <string>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/cpu/decoder.hpp>
 #include <specula/specula.hpp>
 
 namespace {
 
 using namespace specula;
 
-eigen::LlamaOptions options() {
-  eigen::LlamaOptions o;
+cpu::DecoderOptions options() {
+  cpu::DecoderOptions o;
   o.capacity = 1024;
-  o.inputs = eigen::has_bf16_products() ? eigen::Inputs::bf16 : eigen::Inputs::full;
+  o.inputs = cpu::has_bf16_products() ? cpu::Inputs::bf16 : cpu::Inputs::full;
   return o;
 }
-eigen::Llama<float> load(const char* name) {
-  return eigen::Llama<float>(std::string(SPECULA_MODELS_DIR "/") + name, options());
+cpu::Decoder<float> load(const char* name) {
+  return cpu::Decoder<float>(std::string(SPECULA_MODELS_DIR "/") + name, options());
 }
 
 /// Rounds from a fixed prompt of 32 tokens up to 256 new ones, repeatedly.
 template <class Shape, class MakeDrafter>
 void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, MakeDrafter make_drafter) {
   auto target = load("target");
-  std::optional<eigen::Llama<float>> draft;
+  std::optional<cpu::Decoder<float>> draft;
   Speculator run{TreeVerifier{target, Sampling{}, params}, make_drafter(target, draft), shape};
   std::vector<Token> prompt{1};
   for (Token t = 0; t < 31; ++t) prompt.push_back(300 + t * 37 % 1500);
@@ -48,13 +48,13 @@ void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, 
   state.counters["overhead_share"] = run.stats().overhead_share();
 }
 
-const auto kNobody = [](eigen::Llama<float>& target, std::optional<eigen::Llama<float>>&) {
+const auto kNobody = [](cpu::Decoder<float>& target, std::optional<cpu::Decoder<float>>&) {
   return NoDrafter{target.vocab_size()};
 };
-const auto kSmall = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) {
+const auto kSmall = [](cpu::Decoder<float>&, std::optional<cpu::Decoder<float>>& draft) {
   return ModelDrafter{draft.emplace(load("small"))};
 };
-const auto kBase = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) {
+const auto kBase = [](cpu::Decoder<float>&, std::optional<cpu::Decoder<float>>& draft) {
   return ModelDrafter{draft.emplace(load("base"))};
 };
 

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/detail/bf16_product.hpp>
-#include <specula/eigen/detail/elementwise.hpp>
-#include <specula/eigen/detail/large_batch_product.hpp>
-#include <specula/eigen/detail/panel_product.hpp>
-#include <specula/eigen/inputs.hpp>
-#include <specula/eigen/panel_matrix.hpp>
+#include <specula/cpu/detail/bf16_product.hpp>
+#include <specula/cpu/detail/elementwise.hpp>
+#include <specula/cpu/detail/large_batch_product.hpp>
+#include <specula/cpu/detail/panel_product.hpp>
+#include <specula/cpu/inputs.hpp>
+#include <specula/cpu/panel_matrix.hpp>
 
 namespace {
 
-using namespace specula::eigen;
+using namespace specula::cpu;
 using specula::best_isa;
 using specula::Isa;
 

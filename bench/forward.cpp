@@ -8,21 +8,21 @@
 #include <memory>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/cpu/decoder.hpp>
 
 namespace {
 
 using specula::NodeId;
 using specula::Token;
-using namespace specula::eigen;
+using namespace specula::cpu;
 
 /// Vocabulary 2048. At hidden size 384 the embedded target's shape, 26M parameters: 16 layers, 6 heads of 64
 /// over 2 KV heads. At others 8 layers, 8 heads over 4 KV heads; at 256 that is the embedded `medium`.
-std::shared_ptr<const LlamaWeights<float>> weights(std::int32_t hidden) {
-  static std::map<std::int32_t, std::shared_ptr<const LlamaWeights<float>>> made;
+std::shared_ptr<const DecoderWeights<float>> weights(std::int32_t hidden) {
+  static std::map<std::int32_t, std::shared_ptr<const DecoderWeights<float>>> made;
   auto& entry = made[hidden];
   if (!entry) {
-    LlamaConfig config;
+    DecoderConfig config;
     config.vocab_size = 2048;
     config.hidden_size = hidden;
     config.intermediate_size = hidden * 43 / 16;
@@ -37,7 +37,7 @@ std::shared_ptr<const LlamaWeights<float>> weights(std::int32_t hidden) {
       config.kv_heads = 2;
       config.head_dim = 64;
     }
-    entry = std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(config, 1));
+    entry = std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
   }
   return entry;
 }
@@ -53,11 +53,11 @@ void extend(benchmark::State& state) {
              context = static_cast<std::int32_t>(state.range(2));
   const bool bf16 = state.range(4) != 0;
   if (bf16 && !has_bf16_products()) return state.SkipWithError("this machine does not have these products");
-  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
-                     {.capacity = context + 64,
-                      .max_nodes = 64,
-                      .threads = static_cast<std::int32_t>(state.range(3)),
-                      .inputs = bf16 ? Inputs::bf16 : Inputs::full});
+  Decoder<float> model(weights(static_cast<std::int32_t>(state.range(0))),
+                       {.capacity = context + 64,
+                        .max_nodes = 64,
+                        .threads = static_cast<std::int32_t>(state.range(3)),
+                        .inputs = bf16 ? Inputs::bf16 : Inputs::full});
   if (context > 0) model.append(some_tokens(context));
   const auto tokens = some_tokens(nodes);
   std::vector<NodeId> parents;
@@ -79,11 +79,11 @@ BENCHMARK(extend)
 /// Prefill: tokens per second with Eigen's wide products or the panel products; and the cost of measuring the
 /// similarity of attention blocks.
 void append(benchmark::State& state) {
-  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
-                     {.capacity = 512,
-                      .max_nodes = 1,
-                      .large_batch_from = state.range(1) != 0 ? 16 : 1 << 30,
-                      .measure_similarity = state.range(2) != 0});
+  Decoder<float> model(weights(static_cast<std::int32_t>(state.range(0))),
+                       {.capacity = 512,
+                        .max_nodes = 1,
+                        .large_batch_from = state.range(1) != 0 ? 16 : 1 << 30,
+                        .measure_similarity = state.range(2) != 0});
   const auto tokens = some_tokens(512);
   for (auto _ : state) {
     model.truncate(0);

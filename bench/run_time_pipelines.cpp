@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/cpu/decoder.hpp>
 #include <specula/pipeline.hpp>
 #include <specula/specula.hpp>
 
@@ -33,14 +33,14 @@
 namespace {
 
 using namespace specula;
-using Model = eigen::Llama<float>;
+using Model = cpu::Decoder<float>;
 
 constexpr std::size_t kPromptTokens = 48;
 
-std::unique_ptr<Model> load(const char* name, const eigen::LlamaOptions& options,
+std::unique_ptr<Model> load(const char* name, const cpu::DecoderOptions& options,
                             const Model* lender = nullptr) {
   return std::make_unique<Model>(
-      std::make_shared<const eigen::LlamaWeights<float>>(eigen::load_llama_weights<float>(
+      std::make_shared<const cpu::DecoderWeights<float>>(cpu::load_decoder_weights<float>(
           std::filesystem::path(SPECULA_MODELS_DIR) / name, lender ? lender->weights() : nullptr)),
       options);
 }
@@ -132,7 +132,7 @@ int main(int argc, char** argv) try {
     std::puts("SKIP: no model pack");
     return 0;
   }
-  const eigen::LlamaOptions options{.capacity = 512, .max_nodes = 64};
+  const cpu::DecoderOptions options{.capacity = 512, .max_nodes = 64};
   const auto target = load("target", options), small = load("small", options),
              hass = load("hass", options, target.get());
   NamedModels models("target", *target);

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <specula/eigen/detail/bf16_product.hpp>
-#include <specula/eigen/detail/panel_product.hpp>
-#include <specula/eigen/inputs.hpp>
-#include <specula/eigen/panel_matrix.hpp>
+#include <specula/cpu/detail/bf16_product.hpp>
+#include <specula/cpu/detail/panel_product.hpp>
+#include <specula/cpu/inputs.hpp>
+#include <specula/cpu/panel_matrix.hpp>
 
 #if SPECULA_X86
 #include <immintrin.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace specula::eigen;
+using namespace specula::cpu;
 using specula::best_isa;
 using specula::Isa;
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen llama_cpp|no-llama_cpp COMPILER [FLAG...]
+# check_snippets.sh PAGE OUTPUT_DIR cpu|no-cpu llama_cpp|no-llama_cpp COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
 # translation unit. Compiler messages name the page and its line. A marker without a block is an error.
@@ -7,7 +7,7 @@ set -eu
 
 page=$1
 output=$2
-eigen=$3
+cpu=$3
 llama_cpp=$4
 shift 4
 
@@ -32,7 +32,7 @@ awk -v page="$page" -v output="$output" '
 compiled=0
 for file in "$output"/*.cpp; do
   [ -e "$file" ] || break
-  if [ "$eigen" = no-eigen ] && grep -q '<specula/eigen' "$file"; then
+  if [ "$cpu" = no-cpu ] && grep -q '<specula/cpu' "$file"; then
     echo "SKIP: a block needs Eigen: $file"
     continue
   fi

@@ -66,7 +66,7 @@ def passes_table(data, link):
     """T(n) of libllama in each form, and of our own decoder."""
     columns = [(f"llama.cpp, {name}", form["passes"][0]) for name, form in data["forms"].items()]
     first = next(iter(data["forms"].values()))["passes"]
-    columns += [("`specula::eigen::Llama`", own) for own in first[1:]]
+    columns += [("`specula::cpu::Decoder`", own) for own in first[1:]]
     rows = []
     for n in range(len(columns[0][1]["ratios"])):
         row = [n + 1]

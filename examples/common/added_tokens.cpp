@@ -57,7 +57,7 @@ bool before(const AddedToken& a, const AddedToken& b) {
 
 }  // namespace
 
-AddedToken read_added_token(const specula::eigen::JsonFields& entry, specula::Token token) {
+AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Token token) {
   AddedToken out{.token = token, .text = entry.text("content")};
   out.special = entry.flag("special");
   out.normalized = entry.flag("normalized", !out.special);

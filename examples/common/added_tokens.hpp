@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <specula/base/rows.hpp>
-#include <specula/eigen/json_fields.hpp>
+#include <specula/cpu/json_fields.hpp>
 
 namespace specula_examples {
 
@@ -23,7 +23,7 @@ struct AddedToken {
 
 /// The token that an entry of `added_tokens` or `added_tokens_decoder` describes. Throws std::runtime_error
 /// naming file and key for one that is only to be found as a single word.
-AddedToken read_added_token(const specula::eigen::JsonFields& entry, specula::Token token);
+AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Token token);
 
 /// Finds tokens in texts as Hugging Face's library does: the leftmost, and of those the longest.
 class AddedTokens {

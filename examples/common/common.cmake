@@ -30,7 +30,7 @@ function(specula_embed_page target page name)
 endfunction()
 
 set(specula_examples_ready OFF)
-if(CLI11_FOUND AND nlohmann_json_FOUND AND SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND TARGET specula::eigen)
+if(CLI11_FOUND AND nlohmann_json_FOUND AND SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND TARGET specula::cpu)
   set(specula_examples_ready ON)
   if(NOT TARGET specula_examples_common)
     add_subdirectory(${CMAKE_CURRENT_LIST_DIR} ${PROJECT_BINARY_DIR}/examples/common)

@@ -5,8 +5,8 @@
 #include <limits>
 #include <set>
 
-#include <specula/eigen/json.hpp>
-#include <specula/eigen/read_llama_config.hpp>
+#include <specula/cpu/json.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
 
 #include "context.hpp"
 #include "memory.hpp"
@@ -15,9 +15,9 @@
 namespace specula_examples {
 namespace {
 
-specula::eigen::LlamaConfig read(const std::filesystem::path& folder) {
+specula::cpu::DecoderConfig read(const std::filesystem::path& folder) {
   const auto file = folder / "config.json";
-  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
 }
 
 std::string tokens(std::int32_t count) { return std::to_string(count) + " tokens"; }
@@ -109,7 +109,7 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   return sizes;
 }
 
-std::uint64_t kv_cache_bytes(const specula::eigen::LlamaConfig& config, std::int32_t capacity) {
+std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity) {
   const auto values = std::uint64_t{2} * static_cast<std::uint64_t>(config.layers) *
                       static_cast<std::uint64_t>(config.kv_heads) *
                       static_cast<std::uint64_t>(config.head_dim);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <specula/eigen/llama_config.hpp>
+#include <specula/cpu/decoder_config.hpp>
 
 #include "decoding_options.hpp"
 #include "model_pack.hpp"
@@ -42,12 +42,12 @@ class ModelConfigs {
   void check_memory(std::int32_t capacity) const;
 
  private:
-  specula::eigen::LlamaConfig target_;
+  specula::cpu::DecoderConfig target_;
   std::string target_name_;
   struct Draft {
     std::string name;
     std::filesystem::path folder;
-    specula::eigen::LlamaConfig config;
+    specula::cpu::DecoderConfig config;
   };
   std::vector<Draft> drafts_;
 };
@@ -58,6 +58,6 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
                          const CommonOptions& options);
 
 /// Of the keys and values of a Llama in float.
-std::uint64_t kv_cache_bytes(const specula::eigen::LlamaConfig& config, std::int32_t capacity);
+std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity);
 
 }  // namespace specula_examples

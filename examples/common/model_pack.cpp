@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
-#include <specula/eigen/read_llama_config.hpp>
+#include <specula/cpu/decoder.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"
@@ -52,8 +52,7 @@ std::filesystem::path ModelFolders::draft_folder(const std::string& name) const 
 
 specula::Conditioning ModelFolders::conditioned_on(const std::string& name) const {
   const auto file = draft_folder(name) / "config.json";
-  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string())
-      .conditioned_on;
+  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string()).conditioned_on;
 }
 
 void ModelFolders::check() const {
@@ -64,9 +63,9 @@ void ModelFolders::check() const {
     throw UsageError("no target: " + target_folder().string() + " has no config.json; " + list_models(root));
 }
 
-specula::eigen::Inputs inputs_of(const std::string& word) {
-  using specula::eigen::Inputs;
-  const bool can_round = specula::eigen::has_bf16_products();
+specula::cpu::Inputs inputs_of(const std::string& word) {
+  using specula::cpu::Inputs;
+  const bool can_round = specula::cpu::has_bf16_products();
   if (word == "auto") return can_round ? Inputs::bf16 : Inputs::full;
   if (word == "full") return Inputs::full;
   if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be full, bf16 or auto");
@@ -74,7 +73,7 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
   return Inputs::bf16;
 }
 
-struct ModelPack::Loaded : specula::HeldModel<specula::eigen::Llama<float>> {
+struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
   using HeldModel::HeldModel;
 };
 
@@ -112,9 +111,9 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
   if (!model) {
     // A head on the target's features borrows its embedding and LM head.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
-    auto weights = std::make_shared<const specula::eigen::LlamaWeights<float>>(
-        specula::eigen::load_llama_weights<float>(folder, lender));
-    specula::eigen::LlamaOptions options{.capacity = sizes_.capacity,
+    auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
+        specula::cpu::load_decoder_weights<float>(folder, lender));
+    specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,
                                          .vocab_size = sizes_.vocab_size,
                                          .inputs = sizes_.inputs};
@@ -131,7 +130,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
 }
 
 ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::cpu::Inputs inputs) {
   const specula::PipelineRoom room = specula::room_for(factories, longest_prompt, max_new_tokens);
   return {.capacity = room.capacity,
           .max_nodes = room.max_nodes,

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/inputs.hpp>
-#include <specula/eigen/llama_config.hpp>
+#include <specula/cpu/decoder_config.hpp>
+#include <specula/cpu/inputs.hpp>
 
 #include <specula/pipeline.hpp>
 
@@ -40,16 +40,16 @@ struct ModelSizes {
   std::int32_t capacity = 0;   // tokens and nodes that a model must hold
   std::int32_t max_nodes = 1;  // largest proposal
   std::int32_t threads = 1;    // of the target and of heads on its features
-  specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
+  specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
   bool measure_similarity = false;                // by the target
   std::int32_t vocab_size = 0;                    // tokens that rows show; 0: all
-  std::vector<std::int32_t> feature_layers = {};  // of the target: see LlamaOptions
+  std::vector<std::int32_t> feature_layers = {};  // of the target: see DecoderOptions
   std::vector<std::string> pieces = {};           // the target's tokens; empty: unknown
 };
 
 /// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on
 /// bf16 where the machine cannot.
-specula::eigen::Inputs inputs_of(const std::string& word);
+specula::cpu::Inputs inputs_of(const std::string& word);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {
@@ -75,6 +75,6 @@ class ModelPack final : public specula::PipelineModels {
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
 ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::cpu::Inputs inputs);
 
 }  // namespace specula_examples

@@ -1,4 +1,4 @@
-// A safetensors file as it grows: what specula/eigen/safetensors.hpp reads.
+// A safetensors file as it grows: what specula/cpu/safetensors.hpp reads.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include <specula/eigen/json_fields.hpp>
+#include <specula/cpu/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using specula::Token;
-using specula::eigen::Json;
-using specula::eigen::JsonFields;
+using specula::cpu::Json;
+using specula::cpu::JsonFields;
 
 /// Calls use(fields) if the file is there.
 template <class Use>
 void with_file(const fs::path& file, Use use) {
   if (!fs::exists(file)) return;
-  const Json json = specula::eigen::parse_json(read_file(file), file.string());
+  const Json json = specula::cpu::parse_json(read_file(file), file.string());
   use(JsonFields(json, file.string()));
 }
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include <specula/eigen/json_fields.hpp>
+#include <specula/cpu/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -147,8 +147,8 @@ TokenizedCorpus read_tokens(const fs::path& directory) {
     throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
   TokenizedCorpus corpus;
   auto infos = read_style_infos(directory);
-  const auto json = specula::eigen::parse_json(read_file(file), file.string());
-  const specula::eigen::JsonFields index(json, file.string());
+  const auto json = specula::cpu::parse_json(read_file(file), file.string());
+  const specula::cpu::JsonFields index(json, file.string());
   corpus.vocab_size = index.integer("vocab_size");
   corpus.vocabulary = index.text("vocabulary", "");
   corpus.begin = index.integer("begin", kBegin);

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include <specula/eigen/json_fields.hpp>
+#include <specula/cpu/json_fields.hpp>
 
 #include "added_tokens.hpp"
 #include "files.hpp"
@@ -22,8 +22,8 @@ namespace {
 
 using specula::kNoToken;
 using specula::Token;
-using specula::eigen::Json;
-using specula::eigen::JsonFields;
+using specula::cpu::Json;
+using specula::cpu::JsonFields;
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";
@@ -364,7 +364,7 @@ class PairEncoding {
 
 Tokenizer read_tokenizer_json(const fs::path& file) {
   const TokenFiles files = read_token_files(file.parent_path());
-  const Json json = specula::eigen::parse_json(read_file(file), file.string());
+  const Json json = specula::cpu::parse_json(read_file(file), file.string());
   const auto pairs = std::make_shared<const PairEncoding>(JsonFields(json, file.string()), files);
   Tokenizer::Parts parts = pairs->parts(files, file.string());
   parts.encode = [pairs](std::string_view text) { return pairs->encode(text); };

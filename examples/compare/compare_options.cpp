@@ -161,7 +161,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
                              {"left_out", left_out},   {"style", options.style}};
   add_decoding_json(out, c);
   out["threads"] = thread_count(c.threads);
-  out["inputs"] = inputs_of(c.inputs) == specula::eigen::Inputs::bf16 ? "bf16" : "full";
+  out["inputs"] = inputs_of(c.inputs) == specula::cpu::Inputs::bf16 ? "bf16" : "full";
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);

@@ -17,11 +17,11 @@
 #include <system_error>
 #include <vector>
 
-#include <specula/eigen/int8_groups.hpp>
-#include <specula/eigen/json.hpp>
-#include <specula/eigen/read_llama_config.hpp>
-#include <specula/eigen/safetensors.hpp>
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/int8_groups.hpp>
+#include <specula/cpu/json.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/safetensors.hpp>
+#include <specula/cpu/tensor_files.hpp>
 
 #include "errors.hpp"
 #include "files.hpp"
@@ -32,8 +32,8 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::eigen::Int8Groups;
-using specula::eigen::LlamaConfig;
+using specula::cpu::DecoderConfig;
+using specula::cpu::Int8Groups;
 
 struct Free {
   void operator()(gguf_context* file) const { gguf_free(file); }
@@ -108,9 +108,7 @@ class Writer {
   static_assert(Int8Groups::kSize == 32, "a block of Q8_0, as of Q4_0");
 
   /// Whether the matrix is stored at 8 bits, so that Q8_0 loses nothing.
-  bool is_8_bits(const std::string& name) const {
-    return files_.find(name).dtype == specula::eigen::Dtype::i8;
-  }
+  bool is_8_bits(const std::string& name) const { return files_.find(name).dtype == specula::cpu::Dtype::i8; }
   static ggml_type type_of(GgufType stored, bool exact, std::int64_t cols) {
     if (cols % static_cast<std::int64_t>(Int8Groups::kSize) == 0) {
       if (stored == GgufType::q4_0) return GGML_TYPE_Q4_0;
@@ -121,7 +119,7 @@ class Writer {
   /// Blocks of a half float, the scale, and 32 whole numbers.
   static void write_q8_0(std::span<const float> row, char* to) {
     std::vector<std::int8_t> numbers(row.size()), exponents(Int8Groups::count(row.size()));
-    specula::eigen::round_to_groups(row, numbers, exponents);
+    specula::cpu::round_to_groups(row, numbers, exponents);
     for (std::size_t g = 0; g < exponents.size(); ++g) {
       const ggml_fp16_t scale = ggml_fp32_to_fp16(std::ldexp(1.0f, exponents[g]));
       std::memcpy(to, &scale, sizeof(scale)), to += sizeof(scale);
@@ -148,13 +146,13 @@ class Writer {
     gguf_add_tensor(file_.get(), tensor);
   }
 
-  specula::eigen::TensorFiles files_;
+  specula::cpu::TensorFiles files_;
   std::unique_ptr<gguf_context, Free> file_;
   std::unique_ptr<ggml_context, Free> tensors_;
   std::int32_t blocks_ = 0;
 };
 
-void write_sizes(gguf_context* file, const LlamaConfig& config) {
+void write_sizes(gguf_context* file, const DecoderConfig& config) {
   const auto set = [&](const char* key, std::int32_t value) {
     gguf_set_val_u32(file, (std::string("llama.") + key).c_str(), static_cast<std::uint32_t>(value));
   };
@@ -174,7 +172,7 @@ void write_sizes(gguf_context* file, const LlamaConfig& config) {
 }
 
 /// The divisors of the frequencies in llama.cpp: the "llama3" scaling (transformers, modeling_rope_utils.py).
-std::vector<float> rope_factors(const LlamaConfig& config) {
+std::vector<float> rope_factors(const DecoderConfig& config) {
   const auto& scaling = config.rope_scaling;
   std::vector<float> out;
   for (std::int32_t i = 0; i < config.head_dim / 2; ++i) {
@@ -308,8 +306,8 @@ GgufType parse_gguf_type(std::string_view name) {
 std::vector<Token> write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file,
                               GgufType type) {
   const auto config_file = directory / "config.json";
-  const LlamaConfig config =
-      specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
+  const DecoderConfig config =
+      specula::cpu::read_decoder_config(specula::cpu::read_json_file(config_file), config_file.string());
   if (config.conditioned_on != specula::Conditioning::nothing)
     throw std::runtime_error(config_file.string() +
                              ": a draft that is conditioned on its target is no model of llama.cpp");

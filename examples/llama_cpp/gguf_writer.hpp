@@ -10,7 +10,7 @@
 namespace specula_examples {
 
 /// How matrices are stored; norms always are float. `automatic`: as Q8_0 where that is exact, as it is for
-/// weights at 8 bits (specula/eigen/int8_groups.hpp) whose rows are whole blocks of 32, else as bfloat16.
+/// weights at 8 bits (specula/cpu/int8_groups.hpp) whose rows are whole blocks of 32, else as bfloat16.
 /// `q8_0` and `q4_0`: in these blocks if rows are whole blocks, rounded by ggml's quantiser; the rest as
 /// bfloat16. Unlike with llama-quantize this includes the embedding and the LM head.
 enum class GgufType { f32, f16, bf16, q8_0, q4_0, automatic };

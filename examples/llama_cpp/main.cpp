@@ -257,7 +257,7 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
                              {"target", leaf(options.model)}};
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
-    out["inputs"] = inputs == specula::eigen::Inputs::bf16 ? "bf16" : "full";
+    out["inputs"] = inputs == specula::cpu::Inputs::bf16 ? "bf16" : "full";
   }
   out["prompt_tokens"] = prompt.size();
   out["threads"] = threads;

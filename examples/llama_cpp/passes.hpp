@@ -1,4 +1,4 @@
-// --passes: the time of a pass over n nodes inside llama.cpp and in eigen::Llama.
+// --passes: the time of a pass over n nodes inside llama.cpp and in cpu::Decoder.
 #pragma once
 
 #include <cstdint>

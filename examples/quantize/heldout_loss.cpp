@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include <specula/cpu/decoder.hpp>
 #include <specula/distribution/row_scan.hpp>
-#include <specula/eigen/llama.hpp>
 
 #include "token_store.hpp"
 #include "tokenizer.hpp"
@@ -18,7 +18,7 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
                                            std::size_t length) {
   const TokenizedCorpus corpus = read_tokens(tokens);
-  specula::eigen::Llama<float> llama(
+  specula::cpu::Decoder<float> llama(
       model, {.capacity = static_cast<std::int32_t>(length), .max_nodes = static_cast<std::int32_t>(length)});
   if (llama.vocab_size() != corpus.vocab_size)
     throw std::runtime_error(tokens.string() + ": " + std::to_string(corpus.vocab_size) + " tokens, " +

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <specula/eigen/int8_groups.hpp>
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/int8_groups.hpp>
+#include <specula/cpu/tensor_files.hpp>
 
 #include "errors.hpp"
 #include "files.hpp"
@@ -27,7 +27,7 @@
 namespace {
 
 using namespace specula_examples;
-using specula::eigen::Int8Groups;
+using specula::cpu::Int8Groups;
 namespace fs = std::filesystem;
 
 struct Options {
@@ -42,7 +42,7 @@ struct Rounding {
 };
 
 /// A matrix as integers and exponents.
-void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
+void add_matrix(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
                 SafetensorsWriter& out, Rounding& rounding) {
   const auto cols = static_cast<std::size_t>(tensor.shape[1]);
   std::vector<std::int8_t> numbers(cols), exponents(Int8Groups::count(cols));
@@ -50,7 +50,7 @@ void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
   std::string values, scales;
   files.rows(tensor, [&](std::int64_t r, std::span<const float> row) {
     try {
-      specula::eigen::round_to_groups(row, numbers, exponents);
+      specula::cpu::round_to_groups(row, numbers, exponents);
     } catch (const std::invalid_argument& error) {
       throw std::runtime_error("tensor '" + tensor.name + "': row " + std::to_string(r) + ", " +
                                error.what());
@@ -58,7 +58,7 @@ void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
     values.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
     scales.append(reinterpret_cast<const char*>(exponents.data()), exponents.size());
     std::copy(numbers.begin(), numbers.end(), back.begin());
-    specula::eigen::scale_groups(back, exponents);
+    specula::cpu::scale_groups(back, exponents);
     for (std::size_t c = 0; c < cols; ++c) {
       const double weight = row[c], off = weight - back[c];
       rounding.squares += weight * weight, rounding.errors += off * off;
@@ -70,7 +70,7 @@ void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
 }
 
 /// As bfloat16, rounded to nearest even.
-void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
+void add_bfloat16(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
                   SafetensorsWriter& out) {
   std::string values;
   files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
@@ -86,7 +86,7 @@ void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::Tens
 
 /// Matrices at 8 bits unless `expand`; the other tensors, which are small, as bfloat16.
 Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
-  specula::eigen::TensorFiles files(model);
+  specula::cpu::TensorFiles files(model);
   SafetensorsWriter out;
   Rounding rounding;
   for (const auto& [name, _] : files.names()) {

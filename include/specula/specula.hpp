@@ -1,6 +1,6 @@
 // specula: speculative decoding for any language model behind a small adapter.
 //
-// Includes all headers that need only the standard library. Adapters are separate: specula/eigen/llama.hpp
+// Includes all headers that need only the standard library. Adapters are separate: specula/cpu/decoder.hpp
 // (needs Eigen).
 #pragma once
 

@@ -1,6 +1,6 @@
 // Fuzzes matrices of 8 bits: any bytes give an error or rows that bfloat16 represents; any floats are
 // rounded.
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/tensor_files.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -19,7 +19,7 @@
 
 namespace {
 
-using namespace specula::eigen;
+using namespace specula::cpu;
 
 void require(bool ok) {
   if (!ok) std::abort();

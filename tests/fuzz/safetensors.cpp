@@ -1,5 +1,5 @@
 // Fuzzes safetensors files: any bytes give an error or tensors within the file, never a read outside.
-#include <specula/eigen/safetensors.hpp>
+#include <specula/cpu/safetensors.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace specula::eigen;
+using namespace specula::cpu;
 
 void require(bool ok) {
   if (!ok) std::abort();

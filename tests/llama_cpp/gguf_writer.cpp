@@ -19,14 +19,14 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/tensor_files.hpp>
 #include <specula/llama_cpp/text.hpp>
 
 #include "errors.hpp"
 #include "pack.hpp"
 #include "prompts.hpp"
 #include "random.hpp"
-#include "specula/eigen/llama.hpp"
+#include "specula/cpu/decoder.hpp"
 #include "tokenizer.hpp"
 
 using namespace specula;
@@ -95,7 +95,7 @@ double difference(const std::filesystem::path& folder, GgufType type) {
   const auto file = folder / "model.gguf";
   write_gguf(folder, file, type);
   llama_cpp::Model model(llama_cpp::load(file), exact_options(200));
-  eigen::Llama<float> own(folder, {.capacity = 200, .inputs = eigen::Inputs::full});
+  cpu::Decoder<float> own(folder, {.capacity = 200, .inputs = cpu::Inputs::full});
   Random random(4);
   std::vector<Token> tokens;
   std::vector<NodeId> parents;
@@ -151,7 +151,7 @@ TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
   gguf_context* const header =
       gguf_init_from_file(file.string().c_str(), {.no_alloc = false, .ctx = &tensors});
   REQUIRE(header);
-  eigen::TensorFiles source(folder.path);
+  cpu::TensorFiles source(folder.path);
   const std::vector<std::pair<const char*, const char*>> names{
       {"token_embd.weight", "model.embed_tokens.weight"},
       {"blk.1.ffn_down.weight", "model.layers.1.mlp.down_proj.weight"},

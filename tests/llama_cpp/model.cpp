@@ -1,5 +1,5 @@
 // labels: long optimised
-// llama_cpp::Model, the adapter to libllama: rows, trees, commits and failures, against eigen::Llama and
+// llama_cpp::Model, the adapter to libllama: rows, trees, commits and failures, against cpu::Decoder and
 // against new contexts.
 #include <specula/llama_cpp/model.hpp>
 
@@ -19,7 +19,7 @@
 #include "pack.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
-#include "specula/eigen/llama.hpp"
+#include "specula/cpu/decoder.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -54,9 +54,9 @@ double difference(const LogitsView& a, const LogitsView& b) {
   return most;
 }
 
-eigen::Llama<float> eigen_model(const std::string& name, std::int32_t capacity) {
-  return eigen::Llama<float>(std::filesystem::path(SPECULA_MODELS_DIR) / name,
-                             {.capacity = capacity, .inputs = eigen::Inputs::full});
+cpu::Decoder<float> cpu_model(const std::string& name, std::int32_t capacity) {
+  return cpu::Decoder<float>(std::filesystem::path(SPECULA_MODELS_DIR) / name,
+                             {.capacity = capacity, .inputs = cpu::Inputs::full});
 }
 
 /// The logits after `path` in a new context.
@@ -99,12 +99,12 @@ std::int64_t rounds_for(Run& run, const List& prompt, const List& want) {
 
 }  // namespace
 
-TEST_CASE("logits agree with those of eigen::Llama, for every model of the pack that has a GGUF form") {
+TEST_CASE("logits agree with those of cpu::Decoder, for every model of the pack that has a GGUF form") {
   Random random(1);
   for (const std::string name : {"target", "base", "small", "s2d"}) {
     CAPTURE(name);
     Model model(pack_model(name), exact_options(256));
-    auto own = eigen_model(name, 256);
+    auto own = cpu_model(name, 256);
     REQUIRE(model.vocab_size() == own.vocab_size());
     CHECK(model.capacity() == 256);
     const List context = random_tokens(random, 70, own.vocab_size());
@@ -122,7 +122,7 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
   constexpr std::int32_t kCapacity = 300;
   const auto weights = pack_model("small");
   Model model(weights, exact_options(kCapacity)), other(weights, exact_options(kCapacity));
-  auto own = eigen_model("small", kCapacity);
+  auto own = cpu_model("small", kCapacity);
   const std::int32_t vocab = own.vocab_size();
   List text;
   for (int round = 0; round < 200; ++round) {
@@ -170,7 +170,7 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
 TEST_CASE("append() and truncate() drop nodes, with deferred tokens and without") {
   Random random(10);
   Model model(pack_model("small"), exact_options(300));
-  auto own = eigen_model("small", 300);
+  auto own = cpu_model("small", 300);
   for (const std::int32_t count : {0, 1, 16, 17, 40}) {
     CAPTURE(count);
     const RandomTree tree = random_tree(random, 12, own.vocab_size(), TreeProfile::bush);
@@ -191,7 +191,7 @@ TEST_CASE("a full KV cache, and tokens that do not fit") {
   Random random(3);
   for (const std::int32_t capacity : {40, 256}) {
     Model model(pack_model("small"), exact_options(capacity, 16));
-    auto own = eigen_model("small", capacity);
+    auto own = cpu_model("small", capacity);
     const List context = random_tokens(random, capacity - 9, own.vocab_size());
     model.append(context), own.append(context);
     const RandomTree tree = random_tree(random, 9, own.vocab_size(), TreeProfile::bush);
@@ -221,7 +221,7 @@ TEST_CASE("errors name bad input and change nothing") {
   Options options = exact_options(200, 12);
   options.max_leaves = 3;
   Model model(pack_model("small"), options);
-  auto own = eigen_model("small", 200);
+  auto own = cpu_model("small", 200);
   const std::int32_t vocab = own.vocab_size();
   const List context = random_tokens(random, 30, vocab), tokens = random_tokens(random, 3, vocab);
   const std::vector<NodeId> parents{kNoParent, 0, 0};
@@ -297,7 +297,7 @@ TEST_CASE("a failed pass changes nothing") {
       params.abort_callback_data = params.cb_eval_user_data = &failure;
     };
     Model model(pack_model("small"), options);
-    auto own = eigen_model("small", 2000);
+    auto own = cpu_model("small", 2000);
     const std::int32_t vocab = own.vocab_size();
     int failed = 0, passed = 0;
     /// Whether the call succeeded; if not, sizes are unchanged.
@@ -364,7 +364,7 @@ TEST_CASE("a long prompt is computed in several passes") {
     Options options = exact_options(1400);
     options.features = features;
     Model model(pack_model("small"), options);
-    auto own = eigen_model("small", 1400);
+    auto own = cpu_model("small", 1400);
     const List prompt = random_tokens(random, 1250, own.vocab_size());
     const Token token = 7;
     const NodeId none = kNoParent;
@@ -383,7 +383,7 @@ TEST_CASE(
   const auto weights = pack_model("small");
   const List tokens{1, 5, 9, 12};
   const std::vector<NodeId> tree{kNoParent, 0, 0, 1};
-  auto own = eigen_model("small", 64);
+  auto own = cpu_model("small", 64);
   const LogitsView want = own.extend(tokens, tree);
   const auto rows_are_right = [&](const Options& options, double tolerance = kTolerance) {
     Model model(weights, options);
@@ -437,7 +437,7 @@ TEST_CASE("features are the LM head's inputs at committed tokens") {
   Options options = exact_options(200);
   options.features = true;
   Model model(pack_model("base"), options);
-  auto own = eigen_model("base", 200);
+  auto own = cpu_model("base", 200);
   const std::int32_t vocab = own.vocab_size();
   const auto agree = [&] {
     const auto ours = model.features();
@@ -559,17 +559,17 @@ TEST_CASE("what is added to the weights: no prefix of the context before it is k
   CHECK(!differ(write(run), plain));
 }
 
-TEST_CASE("a draft head proposes the same from libllama's features as from eigen::Llama's") {
+TEST_CASE("a draft head proposes the same from libllama's features as from cpu::Decoder's") {
   const std::filesystem::path models = SPECULA_MODELS_DIR;
   Options options = exact_options(400);
   options.features = true;
   Model target(pack_model("target"), options), plain(pack_model("target"), exact_options(400));
   const auto weights =
-      std::make_shared<const eigen::LlamaWeights<float>>(eigen::load_llama_weights<float>(models / "target"));
-  const eigen::LlamaOptions own_options{.capacity = 400, .inputs = eigen::Inputs::full};
-  eigen::Llama<float> own(weights, own_options);
-  eigen::Llama<float> head(std::make_shared<const eigen::LlamaWeights<float>>(
-                               eigen::load_llama_weights<float>(models / "hass", weights)),
+      std::make_shared<const cpu::DecoderWeights<float>>(cpu::load_decoder_weights<float>(models / "target"));
+  const cpu::DecoderOptions own_options{.capacity = 400, .inputs = cpu::Inputs::full};
+  cpu::Decoder<float> own(weights, own_options);
+  cpu::Decoder<float> head(std::make_shared<const cpu::DecoderWeights<float>>(
+                               cpu::load_decoder_weights<float>(models / "hass", weights)),
                            own_options);
   Random random(8);
   const List prompt = random_tokens(random, 24, target.vocab_size());

@@ -12,7 +12,7 @@
 
 #include <specula/llama_cpp/model.hpp>
 
-#include "../eigen/safetensors_writer.hpp"
+#include "../cpu/safetensors_writer.hpp"
 #include "gguf_writer.hpp"
 #include "tiny_gguf.hpp"
 

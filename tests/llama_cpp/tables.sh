@@ -119,7 +119,7 @@ cp "$json" "$tree/docs/benchmarks"
 sed -i 's/"commit": "\(.*\) and changes"/"commit": "\1"/' "$tree/docs/benchmarks/llama_cpp_target.json"
 expect 1 'pages differ' "${pages[@]}" --check
 expect 0 'wrote docs/llama_cpp.md' "${pages[@]}"
-expect 0 '^| nodes | llama.cpp, Q8_0: us | T(n)/T(1) | llama.cpp, Q4_0: us | T(n)/T(1) | .*specula::eigen::Llama.*: us | T(n)/T(1) |$' cat "$page"
+expect 0 '^| nodes | llama.cpp, Q8_0: us | T(n)/T(1) | llama.cpp, Q4_0: us | T(n)/T(1) | .*specula::cpu::Decoder.*: us | T(n)/T(1) |$' cat "$page"
 also '^| 1 | [0-9]* | 1.00 | [0-9]* | 1.00 | [0-9]* | 1.00 |$'
 also '^| `max-gram:4` | .*x \[.*\] | [0-9]* | 2 of 2 | .*x \['
 also '^| `chain:small:2` | `llama-speculative-simple --spec-draft-n-max 2` | [0-9]* | 800 | '

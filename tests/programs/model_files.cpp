@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/read_llama_config.hpp>
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/tensor_files.hpp>
 
-#include "../eigen/safetensors_writer.hpp"
+#include "../cpu/safetensors_writer.hpp"
 #include "bigram_file.hpp"
 #include "files.hpp"
 #include "prompts.hpp"
@@ -86,12 +86,12 @@ class Folder {
       out << ", prints " << tokens.decode(std::vector<specula::Token>{4, 3, 2048, 2049}) << ", V "
           << tokens.vocab_size();
       const auto file = path / "config.json";
-      const auto c = specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+      const auto c = specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
       out << ", config " << c.vocab_size << ' ' << c.hidden_size << ' ' << c.intermediate_size << ' '
           << c.layers << ' ' << c.heads << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.max_position
           << ' ' << c.rms_norm_eps << ' ' << c.rope_theta << ' ' << c.rope_scaling.factor << ' '
           << c.tied_head;
-      const specula::eigen::TensorFiles tensors(path);
+      const specula::cpu::TensorFiles tensors(path);
       out << ", tensors";
       for (const auto& [name, _] : tensors.names()) out << ' ' << name;
       return out.str();

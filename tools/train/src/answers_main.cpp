@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/compile_llama.hpp>
+#include <specula/cpu/compile_decoder.hpp>
 #include <specula/specula.hpp>
 
 #include "corpus.hpp"
@@ -37,7 +37,7 @@ namespace {
 using namespace specula_train;
 namespace fs = std::filesystem;
 
-using Weights = std::shared_ptr<const specula::eigen::LlamaWeights<float>>;
+using Weights = std::shared_ptr<const specula::cpu::DecoderWeights<float>>;
 
 struct Settings {
   std::string data, tokens, output;
@@ -118,12 +118,12 @@ struct Ends {
 void generate(const Weights& weights, const Settings& settings, const Ends& ends,
               std::uint32_t first_sequence, Work& work) {
   const specula::CostAware shape(specula::Chain<>{.length = 10});
-  specula::eigen::LlamaOptions options;
+  specula::cpu::DecoderOptions options;
   options.capacity = static_cast<std::int32_t>(settings.sizes.longest + settings.sizes.continuation) + 1 +
                      2 * shape.max_nodes();
   options.inputs =
-      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
-  specula::eigen::Llama<float> target(weights, options);
+      specula::cpu::has_bf16_products() ? specula::cpu::Inputs::bf16 : specula::cpu::Inputs::full;
+  specula::cpu::Decoder<float> target(weights, options);
   specula::Speculator run{
       specula::TreeVerifier{target, specula::Sampling{}, settings.params},
       specula::MaxGram(specula::Bigram::online(target.vocab_size()), {.min_match = 2, .past_end = true}),
@@ -273,8 +273,8 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   write_answers(settings,
-                std::make_shared<const specula::eigen::LlamaWeights<float>>(
-                    specula::eigen::load_llama_weights<float>(target_folder)),
+                std::make_shared<const specula::cpu::DecoderWeights<float>>(
+                    specula::cpu::load_decoder_weights<float>(target_folder)),
                 target_folder);
   return 0;
 }

@@ -79,9 +79,10 @@ bool SizeOptions::any() const {
          own.head_size != 0;
 }
 
-LlamaConfig SizeOptions::apply_to(LlamaConfig config) const {
-  for (const auto member : {&LlamaConfig::layers, &LlamaConfig::hidden, &LlamaConfig::heads,
-                            &LlamaConfig::kv_heads, &LlamaConfig::intermediate, &LlamaConfig::head_size}) {
+DecoderConfig SizeOptions::apply_to(DecoderConfig config) const {
+  for (const auto member :
+       {&DecoderConfig::layers, &DecoderConfig::hidden, &DecoderConfig::heads, &DecoderConfig::kv_heads,
+        &DecoderConfig::intermediate, &DecoderConfig::head_size}) {
     if (explicit_sizes.*member != 0) config.*member = explicit_sizes.*member;
   }
   if (untied) config.tied_head = false;

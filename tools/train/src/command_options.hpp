@@ -37,7 +37,7 @@ struct TrainingOptions {
 
 /// Sizes that replace those of `config` where they are given.
 struct SizeOptions {
-  LlamaConfig explicit_sizes{.hidden = 0, .layers = 0, .heads = 0, .kv_heads = 0, .intermediate = 0};
+  DecoderConfig explicit_sizes{.hidden = 0, .layers = 0, .heads = 0, .kv_heads = 0, .intermediate = 0};
   bool untied = false;
 
   /// Adds --layers and so on, and --untied; their help says what they default to.
@@ -46,7 +46,7 @@ struct SizeOptions {
   void add_inner_to(CLI::App& command, const std::string& otherwise);
 
   bool any() const;
-  LlamaConfig apply_to(LlamaConfig config) const;
+  DecoderConfig apply_to(DecoderConfig config) const;
 };
 
 }  // namespace specula_train

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <specula/eigen/json_fields.hpp>
+#include <specula/cpu/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -15,7 +15,7 @@ namespace specula_train {
 namespace {
 
 namespace fs = std::filesystem;
-using specula::eigen::JsonFields;
+using specula::cpu::JsonFields;
 using specula_examples::read_file;
 
 constexpr std::string_view kTrainSuffix = ".train.jsonl";
@@ -38,7 +38,7 @@ void for_each_json_line(const fs::path& file, Use use) {
   for (std::size_t number = 1; std::getline(in, line); ++number) {
     if (line.empty()) continue;
     const std::string place = file.string() + ":" + std::to_string(number);
-    const auto json = specula::eigen::parse_json(line, place);
+    const auto json = specula::cpu::parse_json(line, place);
     use(JsonFields(json, place));
   }
 }

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 /// null: the angles as they are.
-Json rope_scaling_json(const specula::eigen::Llama3RopeScaling& scaling) {
+Json rope_scaling_json(const specula::cpu::Llama3RopeScaling& scaling) {
   if (scaling.factor == 0) return nullptr;
   return {{"rope_type", "llama3"},
           {"factor", scaling.factor},
@@ -25,7 +25,7 @@ Json rope_scaling_json(const specula::eigen::Llama3RopeScaling& scaling) {
           {"original_max_position_embeddings", scaling.original_max_position}};
 }
 
-Json llama_json(const LlamaConfig& config, const char* architecture, const char* type) {
+Json llama_json(const DecoderConfig& config, const char* architecture, const char* type) {
   return {
       {"architectures", {architecture}},
       {"attention_bias", false},
@@ -69,7 +69,7 @@ struct Kind {
   const char* figures;  // the heading of the held-out ones
 };
 
-std::string sizes(const LlamaConfig& config) {
+std::string sizes(const DecoderConfig& config) {
   std::ostringstream out;
   out << "| layers | " << config.layers << " |\n"
       << "| hidden size | " << config.hidden << " |\n"
@@ -92,14 +92,14 @@ std::string layer_row(const char* what, const std::vector<std::int64_t>& layers)
   return out.str();
 }
 
-const char* tied(const LlamaConfig& config) { return config.tied_head ? "tied" : "two matrices"; }
+const char* tied(const DecoderConfig& config) { return config.tied_head ? "tied" : "two matrices"; }
 
 /// "a decoder of 8 layers x 256"
-std::string in_words(const LlamaConfig& config) {
+std::string in_words(const DecoderConfig& config) {
   return "a decoder of " + std::to_string(config.layers) + " layers x " + std::to_string(config.hidden);
 }
 
-Kind decoder_kind(const LlamaConfig& config) {
+Kind decoder_kind(const DecoderConfig& config) {
   return {.library = "transformers",
           .introduction =
               "A Llama-family decoder, trained by `tools/train` of specula, a library of "
@@ -133,7 +133,7 @@ Kind glide_kind(const GlideConfig& config) {
           "people's text, held out: loss (nats a token), share of tokens on which draft and target agree"};
 }
 
-Kind head_kind(const LlamaConfig& config) {
+Kind head_kind(const DecoderConfig& config) {
   return {
       .library = "specula",
       .introduction =

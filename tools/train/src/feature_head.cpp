@@ -26,7 +26,7 @@ Tensor uniform_noise(const Tensor& like, const Tensor& tokens) {
 
 }  // namespace
 
-LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> feature_layers) {
+DecoderConfig head_config(const DecoderConfig& target, std::vector<std::int64_t> feature_layers) {
   auto config = target;
   config.layers = 1;
   std::int64_t before = 0;
@@ -41,7 +41,7 @@ LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> fea
   return config;
 }
 
-FeatureHeadImpl::FeatureHeadImpl(const LlamaConfig& config) : config_(config) {
+FeatureHeadImpl::FeatureHeadImpl(const DecoderConfig& config) : config_(config) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
   fc_ = add_matrix(*model, "fc", config.hidden, 2 * config.hidden);

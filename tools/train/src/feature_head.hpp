@@ -17,7 +17,7 @@ namespace specula_train {
 /// Embedding and LM head are the target's own. `feature_layers`: numbers of the target's layers after which
 /// it reads hidden states besides the feature, as in EAGLE-3 (Li et al. 2025). Throws std::invalid_argument
 /// unless they ascend from 1 on and stay below the target's.
-LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> feature_layers = {});
+DecoderConfig head_config(const DecoderConfig& target, std::vector<std::int64_t> feature_layers = {});
 
 /// The parameter that a head has in addition to one that reads features only. Initialised such that both are
 /// equal.
@@ -27,9 +27,9 @@ constexpr const char* kFeatureFusion = "model.feature_fc.weight";
 /// reads hidden states, kFeatureFusion.
 class FeatureHeadImpl : public torch::nn::Module {
  public:
-  explicit FeatureHeadImpl(const LlamaConfig& config);
+  explicit FeatureHeadImpl(const DecoderConfig& config);
 
-  const LlamaConfig& config() const { return config_; }
+  const DecoderConfig& config() const { return config_; }
 
   /// The predicted features of the target, one result (B, T, hidden) float32 per forward pass: row c
   /// of forward j is step j of the round whose root is at c - (j - 1) (theory/context_alignment.hpp), and has
@@ -42,7 +42,7 @@ class FeatureHeadImpl : public torch::nn::Module {
  private:
   torch::Tensor fuse(const torch::Tensor& embedded, const torch::Tensor& features, torch::ScalarType dtype);
 
-  LlamaConfig config_;
+  DecoderConfig config_;
   torch::Tensor fc_, fc_bias_, feature_fc_;
   SelfAttention attention_{nullptr};
   RmsNorm post_attention_norm_{nullptr};

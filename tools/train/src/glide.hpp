@@ -12,8 +12,8 @@
 namespace specula_train {
 
 struct GlideConfig {
-  LlamaConfig draft;
-  LlamaConfig target;
+  DecoderConfig draft;
+  DecoderConfig target;
   std::int64_t block = 5;  // of the training mask: the number of draft steps per round
   /// For each layer of the draft, the layer of the target that it reads, from 0. Empty: the last ones.
   std::vector<std::int64_t> target_layers = {};

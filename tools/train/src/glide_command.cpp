@@ -24,7 +24,7 @@ struct GlideOptions {
 
   /// Sizes and layers of the target that are not given are those of what it starts from; else those of
   /// `small`, with one layer, and the last ones.
-  GlideConfig config(const LlamaConfig& target_config, const Session& session) const {
+  GlideConfig config(const DecoderConfig& target_config, const Session& session) const {
     auto draft = named_config("small");
     draft.layers = 1;
     if (!training.init.empty()) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <specula/eigen/json.hpp>
-#include <specula/eigen/read_llama_config.hpp>
+#include <specula/cpu/json.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
 #include <stdexcept>
 
 #include "fused.hpp"
@@ -12,7 +12,7 @@ namespace specula_train {
 
 using torch::Tensor;
 
-void LlamaConfig::validate() const {
+void DecoderConfig::validate() const {
   const auto require = [](bool good, const std::string& message) {
     if (!good) throw std::invalid_argument("model: " + message);
   };
@@ -33,7 +33,7 @@ void LlamaConfig::validate() const {
           "the last exit must be " + std::to_string(layers) + ", the number of layers");
 }
 
-specula::eigen::AttentionShape LlamaConfig::attention() const {
+specula::cpu::AttentionShape DecoderConfig::attention() const {
   return {.heads = static_cast<std::int32_t>(heads),
           .kv_heads = static_cast<std::int32_t>(kv_heads),
           .head_dim = static_cast<std::int32_t>(head_dim()),
@@ -41,8 +41,8 @@ specula::eigen::AttentionShape LlamaConfig::attention() const {
           .rope_scaling = rope_scaling};
 }
 
-LlamaConfig named_config(const std::string& name) {
-  LlamaConfig config;
+DecoderConfig named_config(const std::string& name) {
+  DecoderConfig config;
   if (name == "target") return config;
   if (name == "base") {
     config.layers = 4;
@@ -70,28 +70,28 @@ LlamaConfig named_config(const std::string& name) {
   throw std::invalid_argument("model name '" + name + "': expected target, deep, base or small");
 }
 
-specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory) {
+specula::cpu::DecoderConfig read_inference_config(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
-  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
 }
 
-LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::Conditioning> allowed) {
+DecoderConfig read_config(const std::filesystem::path& directory,
+                          std::initializer_list<specula::Conditioning> allowed) {
   const auto read = read_inference_config(directory);
   if (std::ranges::find(allowed, read.conditioned_on) == allowed.end())
     throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +
                              (allowed.size() > 1 ? " or a GLIDE draft" : ""));
-  LlamaConfig config{.vocab_size = read.vocab_size,
-                     .hidden = read.hidden_size,
-                     .layers = read.layers,
-                     .heads = read.heads,
-                     .kv_heads = read.kv_heads,
-                     .intermediate = read.intermediate_size,
-                     .norm_epsilon = read.rms_norm_eps,
-                     .rope_theta = read.rope_theta,
-                     .rope_scaling = read.rope_scaling,
-                     .head_size = read.head_dim * read.heads == read.hidden_size ? 0 : read.head_dim,
-                     .tied_head = read.tied_head};
+  DecoderConfig config{.vocab_size = read.vocab_size,
+                       .hidden = read.hidden_size,
+                       .layers = read.layers,
+                       .heads = read.heads,
+                       .kv_heads = read.kv_heads,
+                       .intermediate = read.intermediate_size,
+                       .norm_epsilon = read.rms_norm_eps,
+                       .rope_theta = read.rope_theta,
+                       .rope_scaling = read.rope_scaling,
+                       .head_size = read.head_dim * read.heads == read.hidden_size ? 0 : read.head_dim,
+                       .tied_head = read.tied_head};
   if (read.max_position > 0) config.max_positions = read.max_position;
   config.exits.assign(read.exits.begin(), read.exits.end());
   config.validate();
@@ -111,15 +111,15 @@ Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64
   return leaf->register_parameter("weight", torch::randn({out, in}) * deviation);
 }
 
-Tensor add_head(torch::nn::Module& module, const LlamaConfig& config, const Tensor& embedding) {
+Tensor add_head(torch::nn::Module& module, const DecoderConfig& config, const Tensor& embedding) {
   return config.tied_head ? embedding : add_matrix(module, "lm_head", config.vocab_size, config.hidden);
 }
 
-double added_deviation(const LlamaConfig& config) {
+double added_deviation(const DecoderConfig& config) {
   return 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
-SelfAttentionImpl::SelfAttentionImpl(const LlamaConfig& config) : config_(config) {
+SelfAttentionImpl::SelfAttentionImpl(const DecoderConfig& config) : config_(config) {
   const auto queries = config.heads * config.head_dim(), kv = config.kv_heads * config.head_dim();
   q_ = add_matrix(*this, "q_proj", queries, config.hidden);
   k_ = add_matrix(*this, "k_proj", kv, config.hidden);
@@ -143,7 +143,7 @@ Tensor SelfAttentionImpl::forward(const AttentionInputs& inputs, std::int64_t ba
   return output(attend(inputs.q, inputs.keys, causal(length, inputs.q.device())), batch, length);
 }
 
-FeedForwardImpl::FeedForwardImpl(const LlamaConfig& config)
+FeedForwardImpl::FeedForwardImpl(const DecoderConfig& config)
     : gate_(add_matrix(*this, "gate_proj", config.intermediate, config.hidden)),
       up_(add_matrix(*this, "up_proj", config.intermediate, config.hidden)),
       down_(add_matrix(*this, "down_proj", config.hidden, config.intermediate, added_deviation(config))) {}
@@ -153,7 +153,7 @@ Tensor FeedForwardImpl::forward(const Tensor& x) {
   return torch::linear(swiglu(torch::linear(x, weight)), down_.to(x.scalar_type()));
 }
 
-DecoderLayerImpl::DecoderLayerImpl(const LlamaConfig& config)
+DecoderLayerImpl::DecoderLayerImpl(const DecoderConfig& config)
     : input_norm_(register_module("input_layernorm", RmsNorm(config.hidden, config.norm_epsilon))),
       post_attention_norm_(
           register_module("post_attention_layernorm", RmsNorm(config.hidden, config.norm_epsilon))),
@@ -185,7 +185,7 @@ void check_length(const Tensor& tokens) {
 
 }  // namespace
 
-LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
+LlamaImpl::LlamaImpl(const DecoderConfig& config) : config_(config) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
   embedding_ = add_matrix(*model, "embed_tokens", config.vocab_size, config.hidden);

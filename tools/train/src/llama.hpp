@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
-#include <specula/eigen/llama_config.hpp>
+#include <specula/cpu/decoder_config.hpp>
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ namespace specula_train {
 /// The longest row; also the default of max_position_embeddings in config.json.
 constexpr std::int64_t kMaxPositions = 2048;
 
-struct LlamaConfig {
+struct DecoderConfig {
   std::int64_t vocab_size = 2048;
   std::int64_t hidden = 256;
   std::int64_t layers = 8;
@@ -29,7 +29,7 @@ struct LlamaConfig {
   std::int64_t intermediate = 688;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
-  specula::eigen::Llama3RopeScaling rope_scaling = {};
+  specula::cpu::Llama3RopeScaling rope_scaling = {};
   std::int64_t head_size = 0;  // 0: hidden / heads
   bool tied_head = true;       // the LM head is the embedding
   std::int64_t max_positions = kMaxPositions;
@@ -42,36 +42,37 @@ struct LlamaConfig {
 
   std::int64_t head_dim() const { return head_size != 0 ? head_size : hidden / heads; }
   /// The parameters of the rotary angles, and the shape of keys and values.
-  specula::eigen::AttentionShape attention() const;
+  specula::cpu::AttentionShape attention() const;
 
   /// Throws std::invalid_argument for invalid sizes.
   void validate() const;
 };
 
 /// The sizes of the models of the pack: "target", "base" or "small".
-LlamaConfig named_config(const std::string& name);
+DecoderConfig named_config(const std::string& name);
 
-/// From the config.json of a Hugging Face directory, by the reader of specula::eigen::Llama. Throws
+/// From the config.json of a Hugging Face directory, by the reader of specula::cpu::Decoder. Throws
 /// std::runtime_error naming file and key for a model that is no Llama decoder, or has what is not supported
 /// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
 /// is not `allowed`.
-LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::Conditioning> allowed = {
-                            specula::Conditioning::nothing});
+DecoderConfig read_config(const std::filesystem::path& directory,
+                          std::initializer_list<specula::Conditioning> allowed = {
+                              specula::Conditioning::nothing});
 
-/// The config as specula::eigen::Llama reads it, for every kind of conditioning.
-specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);
+/// The config as specula::cpu::Decoder reads it, for every kind of conditioning.
+specula::cpu::DecoderConfig read_inference_config(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
 torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,
                          std::int64_t in, double deviation = 0.02);
 
 /// The LM head of a module with this embedding: the embedding itself, or a parameter `lm_head.weight`.
-torch::Tensor add_head(torch::nn::Module& module, const LlamaConfig& config, const torch::Tensor& embedding);
+torch::Tensor add_head(torch::nn::Module& module, const DecoderConfig& config,
+                       const torch::Tensor& embedding);
 
 /// The initial standard deviation of matrices that add to the residual stream: smaller for more layers
 /// (GPT-2).
-double added_deviation(const LlamaConfig& config);
+double added_deviation(const DecoderConfig& config);
 
 class RmsNormImpl : public torch::nn::Module {
  public:
@@ -89,7 +90,7 @@ TORCH_MODULE(RmsNorm);
 /// parameters; products run in the dtype of the input.
 class SelfAttentionImpl : public torch::nn::Module {
  public:
-  explicit SelfAttentionImpl(const LlamaConfig& config);
+  explicit SelfAttentionImpl(const DecoderConfig& config);
   /// x (B, T, hidden) -> rotated queries and keys, and values.
   AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary);
   /// The output of attend() -> (B, T, hidden).
@@ -98,7 +99,7 @@ class SelfAttentionImpl : public torch::nn::Module {
   torch::Tensor forward(const AttentionInputs& inputs, std::int64_t batch);
 
  private:
-  LlamaConfig config_;
+  DecoderConfig config_;
   torch::Tensor q_, k_, v_, o_;  // (out, in)
 };
 TORCH_MODULE(SelfAttention);
@@ -106,7 +107,7 @@ TORCH_MODULE(SelfAttention);
 /// SwiGLU.
 class FeedForwardImpl : public torch::nn::Module {
  public:
-  explicit FeedForwardImpl(const LlamaConfig& config);
+  explicit FeedForwardImpl(const DecoderConfig& config);
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
@@ -116,7 +117,7 @@ TORCH_MODULE(FeedForward);
 
 class DecoderLayerImpl : public torch::nn::Module {
  public:
-  explicit DecoderLayerImpl(const LlamaConfig& config);
+  explicit DecoderLayerImpl(const DecoderConfig& config);
   /// The residual stream x (B, T, hidden), float32, before and after the layer.
   torch::Tensor forward(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
 
@@ -146,9 +147,9 @@ struct TargetView {
 /// Parameters carry Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`, `lm_head.weight`).
 class LlamaImpl : public torch::nn::Module {
  public:
-  explicit LlamaImpl(const LlamaConfig& config);
+  explicit LlamaImpl(const DecoderConfig& config);
 
-  const LlamaConfig& config() const { return config_; }
+  const DecoderConfig& config() const { return config_; }
 
   /// tokens (B, T) int64 -> the normed hidden states that enter the head, (B, T, hidden), in `dtype`.
   /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
@@ -177,7 +178,7 @@ class LlamaImpl : public torch::nn::Module {
   const torch::Tensor& embedding() const { return embedding_; }
 
  private:
-  LlamaConfig config_;
+  DecoderConfig config_;
   torch::Tensor embedding_, head_;  // the same where they are tied
   std::vector<DecoderLayer> layers_;
   RmsNorm norm_{nullptr};

@@ -41,7 +41,7 @@ struct ModelOptions {
   }
 
   /// The sizes of the model that it starts from; else those given; else the named ones.
-  LlamaConfig config(const Session& session) const {
+  DecoderConfig config(const Session& session) const {
     if (!cut_from.empty() && (exits.empty() || sizes.any()))
       throw std::invalid_argument("--cut-from takes its sizes from there, and --exits for its layers");
     const auto& from = cut_from.empty() ? training.init : cut_from;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <specula/eigen/detail/rope_table.hpp>
+#include <specula/cpu/detail/rope_table.hpp>
 #include <vector>
 
 #include "plain.hpp"
@@ -102,11 +102,11 @@ struct RotateAndSplitFunction : Function<RotateAndSplitFunction> {
 
 }  // namespace
 
-RotaryTable make_rotary_table(std::int64_t length, const specula::eigen::AttentionShape& shape,
+RotaryTable make_rotary_table(std::int64_t length, const specula::cpu::AttentionShape& shape,
                               torch::Device device) {
   std::vector<double> frequencies;
   for (std::int32_t pair = 0; pair < shape.head_dim / 2; ++pair)
-    frequencies.push_back(specula::eigen::detail::rope_frequency(shape, pair));
+    frequencies.push_back(specula::cpu::detail::rope_frequency(shape, pair));
   const auto angles =
       torch::outer(torch::arange(length, torch::kFloat64), torch::tensor(frequencies, torch::kFloat64));
   return {angles.cos().to(device, torch::kFloat32), angles.sin().to(device, torch::kFloat32)};

@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <specula/eigen/llama_config.hpp>
+#include <specula/cpu/decoder_config.hpp>
 
 #include "attention.hpp"
 
@@ -12,11 +12,11 @@ namespace specula_train {
 
 /// Cosines and sines of the rotary positions 0 .. length - 1, (length, head_dim / 2), float32. Pair i is
 /// made of dimensions i and i + head_dim / 2, as in Hugging Face; its frequency, scaled or not, is that of
-/// specula::eigen::Llama.
+/// specula::cpu::Decoder.
 struct RotaryTable {
   torch::Tensor cosine, sine;
 };
-RotaryTable make_rotary_table(std::int64_t length, const specula::eigen::AttentionShape& shape,
+RotaryTable make_rotary_table(std::int64_t length, const specula::cpu::AttentionShape& shape,
                               torch::Device device);
 
 /// Attention's inputs, laid out for batched products: the queries of a group of heads are stacked over

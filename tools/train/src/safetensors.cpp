@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <specula/eigen/int8_groups.hpp>
-#include <specula/eigen/safetensors.hpp>
-#include <specula/eigen/tensor_files.hpp>
+#include <specula/cpu/int8_groups.hpp>
+#include <specula/cpu/safetensors.hpp>
+#include <specula/cpu/tensor_files.hpp>
 #include <stdexcept>
 #include <vector>
 
-#include "safetensors_writer.hpp"
 #include "files.hpp"
+#include "safetensors_writer.hpp"
 
 namespace specula_train {
 
@@ -27,11 +27,11 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
 
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus,
                   const std::set<std::string>& may_lack) {
-  specula::eigen::TensorFiles files(directory);
+  specula::cpu::TensorFiles files(directory);
   const auto parameters = model.named_parameters();
   for (const auto& [name, file] : files.names()) {
     if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
-        name.ends_with(".inv_freq") || name.ends_with(specula::eigen::Int8Groups::kSuffix))
+        name.ends_with(".inv_freq") || name.ends_with(specula::cpu::Int8Groups::kSuffix))
       continue;
     throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model" +
                              (name.ends_with(".bias") ? "; biases are not supported" : ""));

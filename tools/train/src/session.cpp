@@ -42,13 +42,13 @@ Session::Session(const TrainingOptions& options)
   torch::manual_seed(options.seed);
 }
 
-void Session::set_vocabulary(LlamaConfig& config) const {
+void Session::set_vocabulary(DecoderConfig& config) const {
   config.vocab_size = corpus_.vocab_size;
   config.begin = corpus_.begin;
   config.end = corpus_.end;
 }
 
-void Session::check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const {
+void Session::check_vocabulary(const DecoderConfig& config, const std::filesystem::path& directory) const {
   if (config.vocab_size == corpus_.vocab_size) {
     // SentencePiece cannot be linked here, so files are compared, not tokens.
     for (const char* name : {"tokenizer.model", "tokenizer.json"}) {

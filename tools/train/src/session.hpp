@@ -29,9 +29,9 @@ class Session {
   const std::filesystem::path& tokenizer() const { return tokenizer_; }
 
   /// Gives a new model the vocabulary of the data, and the ids of its <s> and </s>.
-  void set_vocabulary(LlamaConfig& config) const;
+  void set_vocabulary(DecoderConfig& config) const;
   /// Throws std::invalid_argument if the model in `directory` has another vocabulary than the data.
-  void check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const;
+  void check_vocabulary(const DecoderConfig& config, const std::filesystem::path& directory) const;
 
   /// The model card's text about this training; `loss` describes the loss.
   ModelCard card(const std::string& name, const std::string& loss, const Progress& progress) const;

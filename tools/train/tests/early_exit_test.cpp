@@ -1,8 +1,8 @@
 // Sorted fine-tuning: a decoder that learns to predict at several exits.
 #include <doctest/doctest.h>
 
-#include <specula/eigen/compile_llama.hpp>  // for all the tests here
-#include <specula/eigen/compile_llama_double.hpp>
+#include <specula/cpu/compile_decoder.hpp>  // for all the tests here
+#include <specula/cpu/compile_decoder_double.hpp>
 #include <specula/theory/sorted_loss.hpp>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using namespace specula_train_test;
 
 namespace {
 
-st::LlamaConfig sorted() {
+st::DecoderConfig sorted() {
   auto config = tiny_target();
   config.exits = {1, 3};
   return config;
@@ -121,7 +121,7 @@ TEST_CASE("a model cut from a larger export, and the exits of its own export") {
   const auto tokenizer = folder.path / "tokenizer.model";
   std::ofstream(tokenizer) << "pieces";
   st::export_model(draft, tokenizer, {.name = "s2d", .recipe = "by hand"}, folder.path / "export");
-  specula::eigen::Llama<float> model(folder.path / "export");
+  specula::cpu::Decoder<float> model(folder.path / "export");
   REQUIRE(model.exits() == 2);
   CHECK(model.layers_to(0) == 1);
   const auto rows = random_rows(1, 6);

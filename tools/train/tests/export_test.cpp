@@ -6,21 +6,21 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <specula/eigen/json.hpp>
-#include <specula/eigen/read_llama_config.hpp>
+#include <specula/cpu/json.hpp>
+#include <specula/cpu/read_decoder_config.hpp>
 #include <stdexcept>
 
 #include "safetensors.hpp"
 #include "tiny_models.hpp"
 
 using namespace specula_train_test;
-namespace eigen = specula::eigen;
+namespace cpu = specula::cpu;
 
 namespace {
 
-eigen::LlamaConfig read(const std::filesystem::path& directory) {
+cpu::DecoderConfig read(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
-  return eigen::read_llama_config(eigen::read_json_file(file), file.string());
+  return cpu::read_decoder_config(cpu::read_json_file(file), file.string());
 }
 
 std::string text(const std::filesystem::path& file) {

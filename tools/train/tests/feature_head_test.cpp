@@ -23,7 +23,7 @@ struct Pair {
     enlarge(*target);
     enlarge(*head);
   }
-  static st::LlamaConfig config() {
+  static st::DecoderConfig config() {
     auto config = st::head_config(tiny_target());
     config.heads = 8;  // others than the target's
     config.kv_heads = 4;

@@ -14,7 +14,7 @@ namespace st = specula_train;
 
 namespace {
 
-st::LlamaConfig tiny() {
+st::DecoderConfig tiny() {
   return {.vocab_size = 50, .hidden = 32, .layers = 2, .heads = 4, .kv_heads = 2, .intermediate = 48};
 }
 

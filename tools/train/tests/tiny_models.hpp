@@ -20,13 +20,13 @@ namespace st = specula_train;
 
 constexpr std::int64_t kVocab = 50;
 
-inline st::LlamaConfig tiny_target() {
+inline st::DecoderConfig tiny_target() {
   return {.vocab_size = kVocab, .hidden = 32, .layers = 3, .heads = 4, .kv_heads = 2, .intermediate = 48};
 }
 
 /// A Llama from elsewhere: untied LM head, a head_dim other than hidden / heads, scaled rotary positions. At
 /// 500 and 12 some frequencies are unscaled, some scaled, some in between.
-inline st::LlamaConfig other_target() {
+inline st::DecoderConfig other_target() {
   auto config = tiny_target();
   config.rope_theta = 500;
   config.rope_scaling = {
@@ -37,7 +37,7 @@ inline st::LlamaConfig other_target() {
 }
 
 /// Sizes that differ from the target's wherever they may.
-inline st::LlamaConfig tiny_draft(std::int64_t layers) {
+inline st::DecoderConfig tiny_draft(std::int64_t layers) {
   return {
       .vocab_size = kVocab, .hidden = 36, .layers = layers, .heads = 6, .kv_heads = 2, .intermediate = 40};
 }

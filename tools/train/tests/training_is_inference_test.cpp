@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <specula/eigen/llama.hpp>
+#include <specula/cpu/decoder.hpp>
 #include <vector>
 
 #include "export.hpp"
@@ -19,8 +19,8 @@ using torch::Tensor;
 
 namespace {
 
-using Runner = specula::eigen::Llama<double>;
-using Weights = specula::eigen::LlamaWeights<double>;
+using Runner = specula::cpu::Decoder<double>;
+using Weights = specula::cpu::DecoderWeights<double>;
 
 constexpr std::int64_t kLength = 23;
 
@@ -30,7 +30,7 @@ struct Export {
   void reload(torch::nn::Module& module) const { st::load_weights(directory, module); }
   std::shared_ptr<const Weights> load(std::shared_ptr<const Weights> target = {}) const {
     return std::make_shared<const Weights>(
-        specula::eigen::load_llama_weights<double>(directory, std::move(target)));
+        specula::cpu::load_decoder_weights<double>(directory, std::move(target)));
   }
   Folder folder{"specula_train_inference_test"};
   std::filesystem::path tokenizer = folder.path / "t.model", directory = folder.path / "export";
@@ -39,7 +39,7 @@ struct Export {
 /// A random target for training and for inference, both from the same directory. Rounded to
 /// bfloat16; in `shards` files if that is not 0.
 struct Target {
-  Target(const st::LlamaConfig& config, std::size_t shards) {
+  Target(const st::DecoderConfig& config, std::size_t shards) {
     st::Llama made(config);
     enlarge(*made);
     const Export files;
@@ -126,7 +126,7 @@ TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
   torch::NoGradGuard no_grad;
   struct Case {
     const char* name;
-    st::LlamaConfig target;
+    st::DecoderConfig target;
     std::int64_t layers;
     std::vector<std::int64_t> reads;
     std::size_t shards;

@@ -35,7 +35,7 @@ struct CosineSums {
     out.yy = detail::sum(a.yy, b.yy);
     return out;
   }
-  /// 1 where x or y is zero, as specula::eigen::Llama has it; NaN where one of them is NaN, or so large that
+  /// 1 where x or y is zero, as specula::cpu::Decoder has it; NaN where one of them is NaN, or so large that
   /// its square is not finite.
   SPECULA_HD float cosine() const {
     if (!detail::is_finite(xx) || !detail::is_finite(yy) || !detail::is_finite(xy))

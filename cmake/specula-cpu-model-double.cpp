@@ -1,0 +1,1 @@
+#include <specula/cpu/compile_decoder_double.hpp>

@@ -1,1 +1,0 @@
-#include <specula/eigen/compile_llama_double.hpp>

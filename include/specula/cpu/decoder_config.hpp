@@ -1,0 +1,157 @@
+// Sizes of a Llama-family decoder: a model, or a draft that tools/train makes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "specula/base/fields.hpp"
+#include "specula/model/language_model.hpp"
+
+namespace specula::cpu {
+
+/// The frequencies of "llama3" rope scaling (transformers, modeling_rope_utils.py,
+/// _compute_llama3_parameters).
+struct Llama3RopeScaling {
+  double factor = 0;           ///< 0: no scaling
+  double low_freq_factor = 1,  ///< scaled: wavelengths above original_max_position / low_freq_factor tokens
+      high_freq_factor = 4;    ///< kept: those below original_max_position / high_freq_factor
+  double original_max_position = 8192;  ///< context length before scaling, in tokens
+};
+
+/// Attention parameters that queries and keys must agree on.
+struct AttentionShape {
+  std::int32_t heads = 0;          ///< query heads
+  std::int32_t kv_heads = 0;       ///< key-value heads; divides `heads`
+  std::int32_t head_dim = 0;       ///< features per head; even, since rotary pairs
+  double rope_theta = 10000;       ///< base of the rotary frequencies
+  Llama3RopeScaling rope_scaling;  ///< of the rotary frequencies
+
+  std::int32_t group() const { return heads / kv_heads; }  ///< query heads that share a KV head
+};
+
+/// Attention and layer count of the target whose keys and values a GLIDE draft reads.
+struct TargetShape : AttentionShape {
+  std::int32_t layers = 0;  ///< number of decoder layers
+  /// Per layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
+  /// layers in order, as in the GLIDE paper.
+  std::vector<std::int32_t> reads;
+};
+
+/// Sizes and parameters of a Llama-family model, as config.json gives them.
+struct DecoderConfig : AttentionShape {
+  std::int32_t vocab_size = 0;         ///< rows of the embedding
+  std::int32_t hidden_size = 0;        ///< width of the residual stream
+  std::int32_t intermediate_size = 0;  ///< width of the MLP
+  std::int32_t layers = 0;             ///< number of decoder layers
+  std::int32_t max_position = 0;       ///< trained context length; 0: unknown. Not a limit of this library
+  double rms_norm_eps = 1e-6;          ///< epsilon of the RMS norms
+  bool tied_head = false;              ///< the LM head is the embedding
+  Conditioning conditioned_on = Conditioning::nothing;  ///< what a draft reads of its target
+  TargetShape target;                                   ///< if conditioned on keys and values
+  /// If conditioned on features: numbers of the target's layers, ascending, after which it also reads the
+  /// hidden state.
+  std::vector<std::int32_t> feature_layers;
+  /// Early exits: numbers of layers after which the model can stop, ascending; the last is `layers`. Empty:
+  /// the model has no other exit.
+  std::vector<std::int32_t> exits;
+
+  /// The target's layer that layer `layer` of a GLIDE draft reads: layer m of N_D reads N_T - N_D + m unless
+  /// the config says otherwise.
+  std::int32_t target_layer(std::int32_t layer) const {
+    return target.reads.empty() ? target.layers - layers + layer
+                                : target.reads[static_cast<std::size_t>(layer)];
+  }
+};
+
+namespace detail {
+
+/// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
+struct Requirements {
+  std::string_view source;
+
+  void operator()(bool ok, const std::string& what) const {
+    if (!ok) throw std::runtime_error(std::string(source) + ": " + what);
+  }
+  void size(const char* key, std::int32_t value) const {
+    (*this)(value >= 1 && value <= (1 << 24),
+            std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
+  }
+  void ascending(const char* key, const std::vector<std::int32_t>& numbers) const {
+    std::int32_t before = 0;
+    for (const std::int32_t number : numbers) {
+      (*this)(number > before,
+              "key '" + std::string(key) + "': expected ascending numbers of layers, from 1 on");
+      before = number;
+    }
+  }
+};
+
+inline void validate(const AttentionShape& shape, std::string_view source) {
+  const Requirements expect{source};
+  expect.size("num_attention_heads", shape.heads);
+  expect.size("num_key_value_heads", shape.kv_heads);
+  expect.size("head_dim", shape.head_dim);
+  expect(shape.head_dim % 2 == 0,
+         "head_dim is " + std::to_string(shape.head_dim) + ", expected an even number");
+  expect(shape.heads % shape.kv_heads == 0, "num_attention_heads " + std::to_string(shape.heads) +
+                                                " is no multiple of num_key_value_heads " +
+                                                std::to_string(shape.kv_heads));
+  expect(shape.heads <= 65536,
+         "num_attention_heads is " + std::to_string(shape.heads) + ", expected at most 65536");
+  expect(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
+         "num_attention_heads * head_dim is over 16777216");
+  expect(std::isfinite(shape.rope_theta) && shape.rope_theta > 0,
+         "rope_theta is " + specula::detail::number(shape.rope_theta) + ", expected a positive number");
+  const auto& scaling = shape.rope_scaling;
+  expect(scaling.factor == 0 ||
+             (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
+              scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
+         "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
+         "original_max_position_embeddings > 0");
+}
+
+}  // namespace detail
+
+/// Throws std::runtime_error, "<source>: ...", for inconsistent or out-of-range sizes.
+inline void validate(const DecoderConfig& config, std::string_view source) {
+  const detail::Requirements expect{source};
+  expect.size("vocab_size", config.vocab_size);
+  expect.size("hidden_size", config.hidden_size);
+  expect.size("intermediate_size", config.intermediate_size);
+  expect.size("num_hidden_layers", config.layers);
+  detail::validate(static_cast<const AttentionShape&>(config), source);
+  expect(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
+         "rms_norm_eps is " + specula::detail::number(config.rms_norm_eps) +
+             ", expected a finite number from 0 on");
+  if (config.conditioned_on == Conditioning::key_values) {
+    const std::string at = std::string(source) + ": key 'target'";
+    detail::validate(static_cast<const AttentionShape&>(config.target), at);
+    const auto& reads = config.target.reads;
+    expect(!reads.empty() || config.target.layers >= config.layers,
+           "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
+               ", expected at least the draft's " + std::to_string(config.layers));
+    expect(reads.empty() || reads.size() == static_cast<std::size_t>(config.layers),
+           "key 'target': layers_read names " + std::to_string(reads.size()) +
+               " layers, expected one for each of the draft's " + std::to_string(config.layers));
+    for (const std::int32_t layer : reads)
+      expect(layer >= 0 && layer < config.target.layers, "key 'target': layers_read has " +
+                                                             std::to_string(layer) + ", expected 0 to " +
+                                                             std::to_string(config.target.layers - 1));
+  }
+  expect.ascending("feature_layers", config.feature_layers);
+  expect(config.feature_layers.empty() || config.conditioned_on == Conditioning::features,
+         "key 'feature_layers': only a head on a target's features reads some");
+  expect.ascending("exits", config.exits);
+  if (config.exits.empty()) return;
+  expect(config.conditioned_on == Conditioning::nothing,
+         "key 'exits': a draft that is conditioned on a target has none");
+  expect(config.exits.back() == config.layers,
+         "key 'exits': the last is " + std::to_string(config.exits.back()) + ", expected num_hidden_layers " +
+             std::to_string(config.layers));
+}
+
+}  // namespace specula::cpu

@@ -1,0 +1,72 @@
+// Weights of a Llama-family decoder: loaded from a Hugging Face directory, or random for tests. The functions
+// are compiled by compile_decoder.hpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "specula/cpu/decoder_config.hpp"
+#include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/inputs.hpp"
+#include "specula/cpu/panel_matrix.hpp"
+
+namespace specula::cpu {
+
+/// Weights of one layer. Matrices with the same input are fused, so that a pass reads the input once.
+template <class Real>
+struct LayerWeights {
+  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
+  PanelMatrix<Real> output;   ///< (hidden, heads * head_dim)
+  PanelMatrix<Real> gate_up;  ///< (2 intermediate, hidden): gate, then up
+  PanelMatrix<Real> down;     ///< (hidden, intermediate)
+  detail::AlignedVector<Real>
+      attention_norm,  ///< (hidden), padded with zeros; a feature head's first has none
+      mlp_norm;        ///< (hidden), padded with zeros
+  // For a draft conditioned on keys and values, else empty.
+  PanelMatrix<Real> cross_query,  ///< (target's heads * head_dim, hidden)
+      cross_output;               ///< (hidden, target's heads * head_dim)
+};
+
+/// Read only after construction; several models may share it. (A program that changes them all the same calls
+/// Speculator::forget() of the pipelines over these models.)
+template <class Real>
+struct DecoderWeights {
+  DecoderConfig config;                    ///< as loaded
+  PanelMatrix<Real> embedding;             ///< (vocab, hidden)
+  PanelMatrix<Real> separate_head;         ///< (vocab, hidden); empty if config.tied_head
+  std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
+  detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
+  // For a feature head, else empty: combines a token's embedding with the feature of the token before it.
+  PanelMatrix<Real> fusion;                 ///< (hidden, 2 hidden): embedding, then feature
+  detail::AlignedVector<Real> fusion_bias;  ///< (hidden), padded with zeros
+  /// (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
+  PanelMatrix<Real> feature_fusion;
+  std::shared_ptr<const DecoderWeights> target = {};  ///< if set, its embedding and LM head are used
+
+  /// The embedding in use.
+  const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
+  /// The LM head in use.
+  const PanelMatrix<Real>& head() const {
+    return target ? target->head() : config.tied_head ? embedding : separate_head;
+  }
+};
+
+/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors are kept as bfloat16,
+/// 8-bit weights (int8_groups.hpp) are converted to it, F32 and F16 to Real. A feature head uses the
+/// embedding and LM head of `target`, which requires equal sizes; other models ignore `target`. Throws
+/// std::runtime_error naming the file and the key or tensor, and what was expected. Reads every byte once;
+/// while loading, needs memory for the weights and one more tensor.
+template <class Real>
+DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& directory,
+                                          std::shared_ptr<const DecoderWeights<Real>> target = {});
+
+/// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for
+/// an invalid config.
+template <class Real>
+DecoderWeights<Real> random_decoder_weights(const DecoderConfig& config, std::uint64_t seed,
+                                            WeightType stored = WeightType::bf16,
+                                            std::shared_ptr<const DecoderWeights<Real>> target = {});
+
+}  // namespace specula::cpu

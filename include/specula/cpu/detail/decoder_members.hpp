@@ -1,0 +1,303 @@
+// The members of Decoder: checks of arguments, commit and rollback, views.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "specula/cpu/decoder.hpp"
+#include "specula/cpu/detail/decoder_schedule.hpp"
+#include "specula/cpu/detail/load_decoder_weights.hpp"
+
+namespace specula::cpu {
+
+/// Private members of Decoder.
+template <class Real>
+struct Decoder<Real>::Impl {
+  Impl(std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& given)
+      : options(detail::checked<Real>(given)), schedule(fitting(std::move(weights), options), options) {
+    const DecoderConfig& config = schedule.pass.config();
+    if (options.vocab_size == 0) options.vocab_size = config.vocab_size;
+    skipped = SkippedBlocks(config.layers);
+    const auto layers = static_cast<std::size_t>(config.layers);
+    similarity.resize(options.measure_similarity ? layers : 0);
+    mlp_similarity.resize(options.measure_mlp_similarity ? layers : 0);
+    if constexpr (!std::is_same_v<Real, float>)
+      rounded.resize(static_cast<std::size_t>(options.max_nodes) *
+                     static_cast<std::size_t>(options.vocab_size));
+  }
+
+  [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Decoder::" + what); }
+
+  /// Writes to `means`, which has `layers` entries, or 0 if not measured.
+  std::span<const double> mean_cosines(detail::Block block, std::vector<double>& means) {
+    schedule.calculate_pending();
+    if (schedule.stages.size() == 0) return {};
+    for (std::size_t l = 0; l < means.size(); ++l) {
+      const Real* const of_layer = schedule.pass.cosines(block).at(static_cast<std::ptrdiff_t>(l));
+      means[l] = std::accumulate(of_layer, of_layer + schedule.stages.size(), 0.0) / schedule.stages.size();
+    }
+    return means;
+  }
+
+  /// Returns `weights` after checking the options against them.
+  static std::shared_ptr<const DecoderWeights<Real>> fitting(
+      std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& options) {
+    if (!weights) throw std::invalid_argument("Decoder: no weights");
+    const DecoderConfig& config = weights->config;
+    detail::require_option("vocab_size", options.vocab_size, 0, config.vocab_size);
+    for (std::size_t k = 0; k < options.feature_layers.size(); ++k)
+      detail::require_option("feature_layers", options.feature_layers[k],
+                             k ? options.feature_layers[k - 1] + 1 : 1, config.layers - 1);
+    return weights;
+  }
+
+  void check_tokens(Tokens tokens) const {
+    for (const Token token : tokens)
+      if (token < 0 || token >= options.vocab_size)
+        fail("extend or append: token " + std::to_string(token) + ", must be 0 to " +
+             std::to_string(options.vocab_size - 1));
+  }
+
+  void check_room(std::int32_t used, std::size_t wanted, const char* call) const {
+    if (wanted > static_cast<std::size_t>(options.capacity - used))
+      fail(std::string(call) + ": the context is full: " + std::to_string(used) + " of capacity " +
+           std::to_string(options.capacity) + " tokens in use, " + std::to_string(wanted) +
+           " more asked for");
+  }
+
+  void check_exit(std::int32_t exit) const {
+    if (exit < 0 || exit >= schedule.stages.count())
+      fail("exit " + std::to_string(exit) + ", must be 0 to " + std::to_string(schedule.stages.count() - 1));
+  }
+
+  void check_nodes(Tokens tokens, Nodes parents) const {
+    check_tokens(tokens);
+    check_parents(tokens.size(), parents);
+    check_room(schedule.stages.size() + schedule.stages.node_count(), tokens.size(), "extend");
+  }
+
+  void check_parents(std::size_t count, Nodes parents) const {
+    if (parents.size() != count)
+      fail("extend: " + std::to_string(count) + " tokens and " + std::to_string(parents.size()) + " parents");
+    if (count > static_cast<std::size_t>(options.max_nodes - schedule.stages.node_count()))
+      fail("extend: " + std::to_string(schedule.stages.node_count()) + " nodes and " + std::to_string(count) +
+           " more, but max_nodes is " + std::to_string(options.max_nodes));
+    for (std::size_t i = 0; i < count; ++i)
+      if (parents[i] != kNoParent &&
+          (parents[i] < 0 || parents[i] >= schedule.stages.node_count() + static_cast<NodeId>(i)))
+        fail("extend: parent " + std::to_string(parents[i]) + " of node " +
+             std::to_string(schedule.stages.node_count() + static_cast<NodeId>(i)) +
+             ", must be an earlier node or kNoParent");
+  }
+
+  void add_nodes(Tokens tokens, Nodes parents, bool skips) {
+    first_row = schedule.stages.node_count();
+    rows = static_cast<std::int32_t>(tokens.size());
+    schedule.stages.add_nodes(tokens, parents, skips);
+  }
+
+  /// The rows of the last extend().
+  LogitsView view() {
+    if constexpr (std::is_same_v<Real, float>) {
+      return {schedule.pass.logits().at(0), rows, options.vocab_size, schedule.pass.logits().stride};
+    } else {
+      for (std::int32_t r = 0; r < rows; ++r)
+        std::transform(schedule.pass.logits().at(r), schedule.pass.logits().at(r) + options.vocab_size,
+                       rounded.begin() + static_cast<std::ptrdiff_t>(r) * options.vocab_size,
+                       [](Real value) { return static_cast<float>(value); });
+      return {rounded.data(), rows, options.vocab_size, options.vocab_size};
+    }
+  }
+
+  DecoderOptions options;
+  detail::DecoderSchedule<Real> schedule;
+  std::int32_t first_row = 0, rows = 0;            // of the last extend(): first node, number of rows
+  SkippedBlocks skipped;                           // blocks that the nodes skip, if any
+  std::vector<double> similarity, mlp_similarity;  // (layers), as returned
+  std::vector<float> rounded;                      // (max_nodes, V), unless Real is float
+};
+
+template <class Real>
+Decoder<Real>::Decoder(const std::filesystem::path& directory, const DecoderOptions& options)
+    : Decoder(std::make_shared<const DecoderWeights<Real>>(load_decoder_weights<Real>(directory)), options) {}
+
+template <class Real>
+Decoder<Real>::Decoder(std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(weights), options)) {}
+
+template <class Real>
+Decoder<Real>::Decoder(Decoder&&) noexcept = default;
+template <class Real>
+Decoder<Real>& Decoder<Real>::operator=(Decoder&&) noexcept = default;
+template <class Real>
+Decoder<Real>::~Decoder() = default;
+
+template <class Real>
+const DecoderConfig& Decoder<Real>::config() const {
+  return impl_->schedule.pass.config();
+}
+
+template <class Real>
+const DecoderOptions& Decoder<Real>::options() const {
+  return impl_->options;
+}
+
+template <class Real>
+std::int32_t Decoder<Real>::vocab_size() const {
+  return impl_->options.vocab_size;
+}
+
+template <class Real>
+std::int32_t Decoder<Real>::layers() const {
+  return config().layers;
+}
+
+template <class Real>
+std::int32_t Decoder<Real>::size() const {
+  return impl_->schedule.stages.size();
+}
+
+template <class Real>
+std::int32_t Decoder<Real>::capacity() const {
+  return impl_->options.capacity;
+}
+
+template <class Real>
+std::int32_t Decoder<Real>::node_count() const {
+  return impl_->schedule.stages.node_count();
+}
+
+template <class Real>
+std::uint64_t Decoder<Real>::change_count() const {
+  return change_count_.now();
+}
+
+template <class Real>
+void Decoder<Real>::append(Tokens tokens) {
+  impl_->check_tokens(tokens);
+  impl_->check_room(size(), tokens.size(), "append");
+  impl_->schedule.pass.require_view();
+  change_count_.next();
+  impl_->schedule.stages.clear_nodes();
+  if (tokens.size() < static_cast<std::size_t>(impl_->options.large_batch_from))
+    return impl_->schedule.append(tokens, detail::Product::small_batch);
+  impl_->schedule.flush(detail::Product::small_batch);
+  const std::int32_t before = size();
+  try {
+    impl_->schedule.append(tokens, detail::Product::large_batch);
+  } catch (...) {  // Eigen could not allocate a temporary
+    impl_->schedule.stages.truncate(before);
+    throw;
+  }
+}
+
+template <class Real>
+LogitsView Decoder<Real>::extend(Tokens tokens, Nodes parents) {
+  return extend_to_exit(tokens, parents, exits() - 1);
+}
+
+template <class Real>
+void Decoder<Real>::commit(Nodes path) {
+  if (impl_->schedule.stages.skips() && !path.empty())
+    Impl::fail("commit: nodes of extend_skipping() cannot be committed");
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
+    if (node < 0 || node >= node_count())
+      Impl::fail("commit: node " + std::to_string(node) + ", must be 0 to " +
+                 std::to_string(node_count() - 1));
+    if (impl_->schedule.stages.node(node).parent != parent)
+      Impl::fail("commit: node " + std::to_string(node) + " is no child of " +
+                 (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
+                 ", must be a path from the context down");
+  }
+  change_count_.next();
+  const std::int32_t context = size();
+  for (std::size_t i = 0; i < path.size(); ++i)
+    impl_->schedule.pass.move(context + path[i], context + static_cast<std::int32_t>(i));
+  impl_->schedule.stages.commit(path);
+}
+
+template <class Real>
+void Decoder<Real>::truncate(std::int32_t n) {
+  if (n < 0 || n > size())
+    Impl::fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
+  change_count_.next();
+  impl_->schedule.stages.truncate(n);
+}
+
+template <class Real>
+KeyValuesView<Real> Decoder<Real>::key_values() {
+  impl_->schedule.calculate_pending();
+  return {impl_->schedule.pass.cache(), size(), specula::detail::ViewGuard(change_count_)};
+}
+
+template <class Real>
+FeaturesView<Real> Decoder<Real>::features() {
+  impl_->schedule.calculate_pending();
+  return {impl_->schedule.pass.features().at(0),
+          size(),
+          config().hidden_size,
+          impl_->schedule.pass.features().stride,
+          specula::detail::ViewGuard(change_count_),
+          impl_->schedule.pass.hidden_states()};
+}
+
+template <class Real>
+void Decoder<Real>::set_target_state(const KeyValuesView<Real>& view) {
+  const TargetShape& own = config().target;
+  if (config().conditioned_on != Conditioning::key_values)
+    Impl::fail("set_target_state: this model does not look at keys and values");
+  const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
+    if (made_for != given)
+      Impl::fail("set_target_state: made for a target with " + std::string(what) + " " +
+                 std::to_string(made_for) + ", given one with " + std::to_string(given));
+  };
+  same("num_hidden_layers", own.layers, view.cache().layers());
+  same("num_key_value_heads", own.kv_heads, view.cache().heads());
+  same("head_dim", own.head_dim, view.cache().head_dim());
+  impl_->schedule.pass.set_target_state(view);
+}
+
+template <class Real>
+void Decoder<Real>::set_target_state(const FeaturesView<Real>& view) {
+  if (config().conditioned_on != Conditioning::features)
+    Impl::fail("set_target_state: this model does not look at features");
+  if (view.width() != config().hidden_size)
+    Impl::fail("set_target_state: features of width " + std::to_string(view.width()) +
+               ", the model's hidden size is " + std::to_string(config().hidden_size));
+  impl_->schedule.pass.set_target_state(view);
+}
+
+template <class Real>
+bool Decoder<Real>::keeps_speculation() const {
+  return config().conditioned_on == Conditioning::key_values && config().layers == 1;
+}
+
+template <class Real>
+const std::shared_ptr<ThreadTeam>& Decoder<Real>::team() const {
+  return impl_->schedule.pass.team();
+}
+
+template <class Real>
+const std::shared_ptr<const DecoderWeights<Real>>& Decoder<Real>::weights() const {
+  return impl_->schedule.pass.weights();
+}
+
+template <class Real>
+std::span<const Real> Decoder<Real>::logits(std::int32_t index) {
+  if (index < 0 || index >= impl_->rows)
+    Impl::fail("logits: row " + std::to_string(index) + ", must be 0 to " + std::to_string(impl_->rows - 1));
+  return {impl_->schedule.pass.logits().at(index), static_cast<std::size_t>(vocab_size())};
+}
+
+}  // namespace specula::cpu

@@ -1,0 +1,214 @@
+// Builds the weights of a Llama-family decoder from a Hugging Face directory, or random ones for tests.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "specula/cpu/decoder_config.hpp"
+#include "specula/cpu/decoder_weights.hpp"
+#include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/int8_groups.hpp"
+#include "specula/cpu/json.hpp"
+#include "specula/cpu/panel_matrix.hpp"
+#include "specula/cpu/read_decoder_config.hpp"
+#include "specula/cpu/safetensors.hpp"
+#include "specula/cpu/tensor_files.hpp"
+
+namespace specula::cpu {
+
+namespace detail {
+
+/// One tensor of a checkpoint: its name and shape there.
+struct TensorName {
+  std::string name;
+  std::int32_t rows;
+};
+
+/// Builds the weights from a `source` of tensors by Hugging Face name:
+///   source.type(names, cols)                     weight type of the matrix made of these
+///   source.rows(name, rows, cols, take(r, row)) calls take per row
+template <class Real, class Source>
+DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& source) {
+  Arena arena;
+  const auto matrix = [&](std::initializer_list<TensorName> parts, std::int32_t cols) {
+    std::int32_t rows = 0, first = 0;
+    for (const auto& part : parts) rows += part.rows;
+    PanelMatrix<Real> result(rows, cols, source.type(parts, cols), arena);
+    for (const auto& part : parts) {
+      source.rows(part.name, {part.rows, cols},
+                  [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });
+      first += part.rows;
+    }
+    return result;
+  };
+  const auto vector = [&](const std::string& name) {
+    AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
+    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
+      std::copy(row.begin(), row.end(), result.begin());
+    });
+    return result;
+  };
+  const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
+                     hidden = config.hidden_size;
+  const bool is_head = config.conditioned_on == Conditioning::features,
+             is_glide = config.conditioned_on == Conditioning::key_values;
+  const std::int32_t cross = config.target.heads * config.target.head_dim;
+  DecoderWeights<Real> out;
+  out.config = config;
+  if (is_head) {
+    out.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
+    out.fusion_bias = vector("model.fc.bias");
+    if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
+      out.feature_fusion = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
+  } else {
+    out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
+    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
+    out.final_norm = vector("model.norm.weight");
+  }
+  for (std::int32_t l = 0; l < config.layers; ++l) {
+    const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
+                      mlp = at + "mlp.";
+    LayerWeights<Real>& layer = out.layers.emplace_back();
+    layer.qkv = matrix({{attention + "q_proj.weight", queries},
+                        {attention + "k_proj.weight", keys},
+                        {attention + "v_proj.weight", keys}},
+                       hidden);
+    layer.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
+    layer.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
+                            {mlp + "up_proj.weight", config.intermediate_size}},
+                           hidden);
+    layer.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
+    if (!is_head) layer.attention_norm = vector(at + "input_layernorm.weight");
+    layer.mlp_norm = vector(at + "post_attention_layernorm.weight");
+    if (is_glide) {
+      layer.cross_query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
+      layer.cross_output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
+    }
+  }
+  return out;
+}
+
+template <class Real>
+void check_target(const DecoderConfig& config, const std::shared_ptr<const DecoderWeights<Real>>& target,
+                  const std::string& source) {
+  const Requirements expect{source};
+  if (config.conditioned_on != Conditioning::features) return;
+  expect(target != nullptr, "a head that reads features is loaded with its target's weights");
+  const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
+    expect(own == its,
+           std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
+  };
+  same("hidden_size", config.hidden_size, target->config.hidden_size);
+  same("vocab_size", config.vocab_size, target->config.vocab_size);
+  expect(config.feature_layers.empty() || config.feature_layers.back() < target->config.layers,
+         "key 'feature_layers': expected numbers below the target's num_hidden_layers " +
+             std::to_string(target->config.layers));
+}
+
+template <class Real>
+DecoderWeights<Real> share_target_weights(DecoderWeights<Real> head,
+                                          std::shared_ptr<const DecoderWeights<Real>> target) {
+  if (head.config.conditioned_on == Conditioning::features) head.target = std::move(target);
+  return head;
+}
+
+struct FileWeights {
+  TensorFiles& files;
+  std::set<std::string, std::less<>> read = {};  // names
+
+  /// bfloat16 if it holds all parts exactly.
+  WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
+    const auto is_bf16 = [&](const TensorName& part) {
+      const std::int64_t shape[] = {part.rows, cols};
+      const Dtype dtype = (files.require)(part.name, shape).dtype;
+      return dtype == Dtype::bf16 || dtype == Dtype::i8;
+    };
+    return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
+  }
+
+  template <class Take>
+  void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
+    const TensorInfo& tensor = (files.require)(name, std::span(shape.begin(), shape.size()));
+    read.insert(name);
+    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
+    files.rows(tensor,
+               [&](std::int64_t r, std::span<const float> row) { take(static_cast<std::int32_t>(r), row); });
+  }
+};
+
+/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine and
+/// exact in bfloat16.
+struct RandomWeights {
+  WeightType stored;
+  std::uint64_t state;
+
+  WeightType type(std::span<const TensorName>, std::int32_t) const { return stored; }
+
+  template <class Take>
+  void rows(const std::string&, std::initializer_list<std::int64_t> shape, Take take) {
+    const bool is_norm = shape.size() == 1;
+    const auto cols = static_cast<std::size_t>(shape.end()[-1]);
+    std::vector<float> row(cols);
+    for (std::int64_t r = 0; r < (is_norm ? 1 : *shape.begin()); ++r) {
+      for (float& value : row) {
+        const double uniform = static_cast<double>(next() >> 11) * 0x1p-52 - 1;  // in [-1, 1)
+        const double real =
+            is_norm ? 1 + 0.25 * uniform : uniform * std::sqrt(3.0 / static_cast<double>(cols));
+        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(real)) & 0xffff0000u);
+      }
+      take(static_cast<std::int32_t>(r), row);
+    }
+  }
+  std::uint64_t next() {
+    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+};
+
+}  // namespace detail
+
+template <class Real>
+DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& directory,
+                                          std::shared_ptr<const DecoderWeights<Real>> target) {
+  const auto config_path = directory / "config.json";
+  const DecoderConfig config = read_decoder_config(read_json_file(config_path), config_path.string());
+  detail::check_target(config, target, config_path.string());
+  TensorFiles files(directory);
+  for (const auto& [name, file] : files.names())
+    if (name.ends_with(".bias") &&
+        !(name == "model.fc.bias" && config.conditioned_on == Conditioning::features))
+      throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
+  detail::FileWeights source{files};
+  auto weights = detail::build_decoder_weights<Real>(config, source);
+  for (const auto& [name, file] : files.names())  // left over: another architecture, or more layers
+    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
+      throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
+                               std::to_string(config.layers) + " layers of this architecture");
+  return detail::share_target_weights(std::move(weights), std::move(target));
+}
+
+template <class Real>
+DecoderWeights<Real> random_decoder_weights(const DecoderConfig& config, std::uint64_t seed,
+                                            WeightType stored,
+                                            std::shared_ptr<const DecoderWeights<Real>> target) {
+  validate(config, "DecoderConfig");
+  detail::check_target(config, target, "DecoderConfig");
+  detail::RandomWeights source{stored, seed};
+  return detail::share_target_weights(detail::build_decoder_weights<Real>(config, source), std::move(target));
+}
+
+}  // namespace specula::cpu

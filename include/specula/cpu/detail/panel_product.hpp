@@ -1,0 +1,80 @@
+// The panel product over any number of panels and inputs: chooses the register block, and the instruction set
+// at run time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "specula/cpu/detail/kernels_avx2.hpp"
+#include "specula/cpu/detail/kernels_avx512.hpp"
+#include "specula/cpu/detail/kernels_portable.hpp"
+#include "specula/cpu/detail/panel.hpp"
+#include "specula/simd/isa.hpp"
+
+namespace specula::cpu::detail {
+
+/// One register block: S strips of rows times N inputs.
+template <class Tiles, class Panels, class Real, int S, int N>
+inline void run_tile(Panels a, std::int32_t depth, Columns<Real> io, bool accumulate) {
+  if constexpr (S <= Tiles::strips(N)) Tiles::template run<S, N>(a, depth, io, accumulate);
+}
+
+template <class Tiles, class Panels, class Real, int S, int... N>
+inline void run_tile(std::int32_t columns, Panels a, std::int32_t depth, Columns<Real> io, bool accumulate,
+                     std::integer_sequence<int, N...>) {
+  using Tile = void (*)(Panels, std::int32_t, Columns<Real>, bool);
+  static constexpr Tile kTiles[] = {run_tile<Tiles, Panels, Real, S, N + 1>...};
+  kTiles[columns - 1](a, depth, io, accumulate);
+}
+
+template <class Panels>
+inline Panels from_row(Panels a, std::int32_t row) {
+  a.w += row / kPanel * a.panel + row % kPanel;
+  return a;
+}
+
+/// Each block of weights is read once from memory: further groups of inputs read it from a cache.
+template <class Tiles, class Panels, class Real>
+inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                          std::int32_t columns, bool accumulate) {
+  constexpr std::make_integer_sequence<int, Tiles::kColumns> kEach{};
+  const std::int32_t rows = panels * kPanel;
+  const int wanted = Tiles::strips(std::min(columns, Tiles::kColumns));
+  for (std::int32_t row = 0; row < rows;) {
+    const std::int32_t left = (rows - row) / Tiles::kLanes;
+    const int strips = std::min(wanted, left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1);
+    const Panels block = from_row(a, row);
+    for_column_groups(columns, Tiles::kColumns, [&](std::int32_t first, std::int32_t count) {
+      const Columns<Real> part{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy + row, io.ldy};
+      if (strips == 8)
+        run_tile<Tiles, Panels, Real, 8>(count, block, depth, part, accumulate, kEach);
+      else if (strips == 4)
+        run_tile<Tiles, Panels, Real, 4>(count, block, depth, part, accumulate, kEach);
+      else if (strips == 2)
+        run_tile<Tiles, Panels, Real, 2>(count, block, depth, part, accumulate, kEach);
+      else
+        run_tile<Tiles, Panels, Real, 1>(count, block, depth, part, accumulate, kEach);
+    });
+    row += strips * Tiles::kLanes;
+  }
+}
+
+/// y (+)= W x on the instructions of `isa`. For one isa, the bits of an output depend on its row and its
+/// input alone.
+template <class Panels, class Real>
+inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                          std::int32_t columns, bool accumulate = false) {
+#if SPECULA_X86
+  if constexpr (std::is_same_v<Real, float>) {
+    if (isa == Isa::avx512) return panel_product<avx512::Tiles>(a, panels, depth, io, columns, accumulate);
+    if (isa == Isa::avx2) return panel_product<avx2::Tiles>(a, panels, depth, io, columns, accumulate);
+  }
+#endif
+  static_cast<void>(isa);
+  panel_product<portable::Tiles>(a, panels, depth, io, columns, accumulate);
+}
+
+}  // namespace specula::cpu::detail

@@ -1,0 +1,100 @@
+// Matrix products over a batch of tokens, shared by the threads of a team.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "specula/cpu/decoder_options.hpp"
+#include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/detail/bf16_product.hpp"
+#include "specula/cpu/detail/large_batch_product.hpp"
+#include "specula/cpu/detail/panel.hpp"
+#include "specula/cpu/detail/panel_product.hpp"
+#include "specula/cpu/panel_matrix.hpp"
+#include "specula/cpu/thread_team.hpp"
+
+namespace specula::cpu::detail {
+
+/// Vectors of one kind, (count, size), each padded to whole panels, with 16 more values after the last:
+/// blocks may read past the end.
+template <class Real>
+struct Activations {
+  Activations() = default;
+  Activations(std::int32_t count, std::int32_t size)
+      : stride(column_stride<Real>(size)),
+        values(static_cast<std::size_t>(count) * static_cast<std::size_t>(stride) + kPanel) {}
+  Real* at(std::ptrdiff_t index) { return values.data() + index * stride; }
+  void copy(std::int32_t from, std::int32_t to) { std::copy_n(at(from), stride, at(to)); }
+  std::ptrdiff_t stride = 0;
+  AlignedVector<Real> values;
+};
+
+enum class Product { small_batch, large_batch };
+
+/// One thread of the team and its tokens of the batch, [first, last).
+struct Worker {
+  std::int32_t thread, first, last;
+};
+
+/// Owns the team and the memory of its products. Nothing is allocated after the constructor, except by
+/// Eigen in Product::large_batch.
+template <class Real>
+class TeamProduct {
+ public:
+  /// `most_cols`: of the widest matrix.
+  TeamProduct(const DecoderOptions& options, std::int32_t most_cols)
+      : isa_(options.isa),
+        team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)) {
+    for (std::int32_t t = 0; t < options.threads; ++t) {
+      if (options.large_batch_from != kNoLargeBatch) large_batch_.emplace_back(most_cols);
+      if (options.inputs == Inputs::bf16) rounded_.emplace_back(pass_columns(options), most_cols);
+    }
+  }
+
+  const std::shared_ptr<ThreadTeam>& team() const { return team_; }
+  void use(Product product) { product_ = product; }
+
+  /// A thread's share of `total`: [first, second).
+  std::pair<std::int32_t, std::int32_t> share(std::int32_t thread, std::int32_t total) const {
+    const auto cut = [&](std::int64_t t) { return static_cast<std::int32_t>(total * t / team_->size()); };
+    return {cut(thread), cut(thread + 1)};
+  }
+
+  /// out[i - first + to] = matrix * in[i], this thread's rows. All threads wait before, for the input, and
+  /// after.
+  void multiply(std::int32_t thread, const PanelMatrix<Real>& matrix, Activations<Real>& in,
+                Activations<Real>& out, std::int32_t first, std::int32_t last, std::int32_t to = 0) {
+    team_->barrier();
+    constexpr std::int32_t kBlock = 4;  // panels that a register block may span
+    const auto [block, last_block] = share(thread, (matrix.panels() + kBlock - 1) / kBlock);
+    const std::int32_t panel = block * kBlock,
+                       panels = std::min(last_block * kBlock, matrix.panels()) - panel;
+    const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(panel) * kPanel,
+                           out.stride};
+    if (panels > 0 && product_ == Product::large_batch)
+      large_batch_[static_cast<std::size_t>(thread)].run(matrix, panel, panels, io, last - first);
+    else if (panels > 0 && !rounded_.empty() && matrix.type() == WeightType::bf16) {
+      if constexpr (std::is_same_v<Real, float>)
+        rounded_[static_cast<std::size_t>(thread)].run(matrix.bf16_panels(panel), panels, matrix.cols(), io,
+                                                       last - first);
+    } else if (panels > 0 && matrix.type() == WeightType::bf16)
+      panel_product(isa_, matrix.bf16_panels(panel), panels, matrix.cols(), io, last - first);
+    else if (panels > 0)
+      panel_product(isa_, matrix.real_panels(panel), panels, matrix.cols(), io, last - first);
+    team_->barrier();
+  }
+
+ private:
+  Isa isa_;
+  std::shared_ptr<ThreadTeam> team_;
+  Product product_ = Product::small_batch;
+  std::vector<LargeBatchProduct<Real>> large_batch_;  // one per thread, as the next
+  std::vector<Bf16Product> rounded_;                  // empty unless inputs are rounded to bfloat16
+};
+
+}  // namespace specula::cpu::detail

@@ -1,0 +1,149 @@
+// Tensors of a Hugging Face directory: model.safetensors, or the shards listed in
+// model.safetensors.index.json.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "specula/cpu/int8_groups.hpp"
+#include "specula/cpu/json.hpp"
+#include "specula/cpu/json_fields.hpp"
+#include "specula/cpu/safetensors.hpp"
+
+namespace specula::cpu {
+
+/// The tensors of a model directory: of model.safetensors, or of the shards that model.safetensors.index.json
+/// lists.
+class TensorFiles {
+ public:
+  /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed, and for
+  /// an adapter (LoRA) beside the weights, which would change the model.
+  explicit TensorFiles(const std::filesystem::path& directory) : source_(directory.string()) {
+    if (const auto adapter = directory / "adapter_config.json"; std::filesystem::exists(adapter))
+      throw std::runtime_error(adapter.string() +
+                               ": adapters are not read: merge it into the weights, or move it elsewhere");
+    const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
+    if (std::filesystem::exists(single)) {
+      files_.push_back(Safetensors::open(single));
+      for (const auto& tensor : files_[0].tensors()) where_.emplace(tensor.name, 0);
+    } else if (std::filesystem::exists(index)) {
+      read_index(directory, index);
+    } else {
+      std::string what = ": neither model.safetensors nor model.safetensors.index.json";
+      for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+        if (std::filesystem::exists(directory / other))
+          what += std::string(", and ") + other + " is not read: save the model as safetensors";
+      throw std::runtime_error(source_ + what);
+    }
+  }
+
+  /// The tensors of one file.
+  explicit TensorFiles(Safetensors file) : source_(file.source()) {
+    for (const auto& tensor : file.tensors()) where_.emplace(tensor.name, 0);
+    files_.push_back(std::move(file));
+  }
+
+  /// Whether there is such a tensor.
+  bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
+  /// All names, with the number of the file that has it.
+  const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
+
+  /// The tensor of this name. Throws std::runtime_error if there is none.
+  const TensorInfo& find(std::string_view name) const { return *file_of(name).find(name); }
+
+  /// The weight tensor `name`. Throws std::runtime_error if it is missing, its shape differs from `shape`, or
+  /// its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
+  const TensorInfo&(require)(std::string_view name, std::span<const std::int64_t> shape) const {
+    const Safetensors& file = file_of(name);
+    const TensorInfo& tensor = *file.find(name);
+    if (tensor.dtype == Dtype::other)
+      file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
+    if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
+      file.fail(name,
+                "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
+    if (tensor.dtype == Dtype::i8) exponents_of(file, tensor);
+    return tensor;
+  }
+
+  /// Calls take(r, row) per row of a tensor from require(), converted to float exactly; a row is as long as
+  /// the last extent. Throws std::runtime_error for 8-bit weights out of range. Reads each byte once.
+  template <class Take>
+  void rows(const TensorInfo& tensor, Take take) {
+    Safetensors& file = files_[where_.find(tensor.name)->second];
+    const auto bytes = file.read(tensor);
+    const auto cols = static_cast<std::size_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
+    const std::size_t stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
+    std::vector<std::byte> scales;
+    if (tensor.dtype == Dtype::i8) scales = file.read(exponents_of(file, tensor));
+    std::vector<float> row(cols);
+    std::vector<std::int8_t> exponents(scales.empty() ? 0 : Int8Groups::count(cols));
+    for (std::size_t r = 0; r * stride < bytes.size(); ++r) {
+      decode(tensor.dtype, bytes.data() + r * stride, row);
+      if (tensor.dtype == Dtype::i8) {
+        std::memcpy(exponents.data(), scales.data() + r * exponents.size(), exponents.size());
+        try {
+          scale_groups(row, exponents);
+        } catch (const std::runtime_error& error) {
+          file.fail(tensor.name, "row " + std::to_string(r) + ", " + error.what());
+        }
+      }
+      take(static_cast<std::int64_t>(r), std::span<const float>(row));
+    }
+  }
+
+ private:
+  const Safetensors& file_of(std::string_view name) const {
+    const auto at = where_.find(name);
+    if (at == where_.end())
+      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
+    return files_[at->second];
+  }
+
+  static const TensorInfo& exponents_of(const Safetensors& file, const TensorInfo& tensor) {
+    if (tensor.shape.size() != 2)
+      file.fail(tensor.name, "I8 of shape " + detail::shape_text(tensor.shape) + ", expected (rows, cols)");
+    const std::string name = tensor.name + Int8Groups::kSuffix;
+    const TensorInfo* const found = file.find(name);
+    if (!found) file.fail(tensor.name, "I8 without '" + name + "' in its file");
+    const std::int64_t groups =
+        static_cast<std::int64_t>(Int8Groups::count(static_cast<std::size_t>(tensor.shape[1])));
+    const std::vector<std::int64_t> shape{tensor.shape[0], groups};
+    if (found->dtype != Dtype::i8 || found->shape != shape)
+      file.fail(name, found->dtype_name + " of shape " + detail::shape_text(found->shape) +
+                          ", expected I8 of " + detail::shape_text(shape));
+    return *found;
+  }
+
+  void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
+    const Json index = read_json_file(path);
+    const JsonFields map = JsonFields(index, path.string()).object("weight_map");
+    std::map<std::string, std::size_t> opened;
+    for (const auto& [name, value] : map.json().items()) {
+      const std::string file = value.is_string() ? value.get<std::string>() : "";
+      if (file.empty() || file.find_first_of("/\\") != std::string::npos)
+        throw std::runtime_error(path.string() + ": tensor '" + name +
+                                 "': expected the name of a file in the same directory");
+      const auto [at, fresh] = opened.emplace(file, files_.size());
+      if (fresh) files_.push_back(Safetensors::open(directory / file));
+      if (!files_[at->second].find(name))
+        files_[at->second].fail(name, "missing, though " + path.filename().string() + " places it here");
+      where_.emplace(name, at->second);
+    }
+  }
+
+  std::string source_;
+  std::vector<Safetensors> files_;
+  std::map<std::string, std::size_t, std::less<>> where_;
+};
+
+}  // namespace specula::cpu

@@ -1,0 +1,49 @@
+// A steady round allocates nothing.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "count_allocations.hpp"
+#include "specula/cpu/decoder.hpp"
+
+namespace {
+
+using namespace specula;
+using namespace specula::cpu;
+
+TEST_CASE("append, extend, commit and truncate allocate nothing") {
+  DecoderConfig config;
+  config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2,
+  config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
+  const auto weights =
+      std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
+  for (const std::int32_t threads : {1, 2}) {
+    Decoder<float> model(weights,
+                         {.capacity = 300, .max_nodes = 64, .threads = threads, .large_batch_from = 1000});
+    std::vector<Token> tokens(64, 3);
+    std::vector<NodeId> chain, tree, path{0, 1, 2};
+    for (NodeId i = 0; i < 64; ++i) chain.push_back(i - 1), tree.push_back((i + 1) / 2 - 1);
+    const auto rounds = [&] {
+      for (int round = 0; round < 5; ++round) {
+        model.truncate(0);
+        model.append(Tokens(tokens).first(round % 2 == 0 ? 40 : 3));
+        model.extend(Tokens(tokens).first(5), Nodes(chain).first(5));
+        model.extend(Tokens(tokens).first(2), Nodes(path).first(2));
+        model.commit(path);
+        model.append(Tokens(tokens).first(2));
+        model.extend(tokens, tree);
+        model.commit({});
+        model.extend(Tokens(tokens).first(1), Nodes(chain).first(1));
+        model.truncate(model.size() - 1);
+      }
+    };
+    rounds();
+    const specula_test::AllocationCount allocated;
+    rounds();
+    const auto count = allocated.count();
+    CHECK(count == 0);
+  }
+}
+
+}  // namespace

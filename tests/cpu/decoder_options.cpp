@@ -1,0 +1,61 @@
+// DecoderOptions: ranges, instruction sets, wide products.
+#include <specula/cpu/decoder_options.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+using namespace specula::cpu;
+using detail::checked;
+using specula::best_isa;
+using specula::Isa;
+
+TEST_CASE("an option out of range is named, with its value and its range") {
+  const auto make = [](DecoderOptions options) { checked<float>(options); };
+  CHECK_THROWS_WITH_AS(make({.capacity = 0}), "DecoderOptions::capacity is 0, must be 1 to 16777216",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.max_nodes = 0}), "DecoderOptions::max_nodes is 0, must be 1 to 1024",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.max_nodes = 1025}), "DecoderOptions::max_nodes is 1025, must be 1 to 1024",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.threads = 0}), "DecoderOptions::threads is 0, must be 1 to 256",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.prefill_chunk = 0}), "DecoderOptions::prefill_chunk is 0, must be 1 to 4096",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.large_batch_from = -1}),
+                       "DecoderOptions::large_batch_from is -1, must be 0 to 2147483647",
+                       std::invalid_argument);
+  CHECK_NOTHROW(make({.capacity = 1 << 24, .max_nodes = 1024, .threads = 256, .prefill_chunk = 4096}));
+}
+
+TEST_CASE("instructions that the machine lacks are refused, and rounded inputs in double") {
+  CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::reference}),
+                       "DecoderOptions::isa is reference, which only rows have; use a Decoder<double>",
+                       std::invalid_argument);
+  if (best_isa() != Isa::avx512) {
+    CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::avx512}), doctest::Contains("DecoderOptions::isa"),
+                         std::invalid_argument);
+  }
+  CHECK_THROWS_WITH_AS(checked<double>({.inputs = Inputs::bf16}),
+                       doctest::Contains("DecoderOptions::inputs is bf16"), std::invalid_argument);
+  if (!has_bf16_products()) {
+    CHECK_THROWS_AS(checked<float>({.inputs = Inputs::bf16}), std::invalid_argument);
+  } else {
+    CHECK(checked<float>({.inputs = Inputs::bf16}).inputs == Inputs::bf16);
+  }
+}
+
+TEST_CASE(
+    "wide products: by default from 16 tokens on where panels are slower, never with a thread team; else as "
+    "requested") {
+  CHECK(checked<float>({.isa = Isa::portable}).large_batch_from == 16);
+  CHECK(checked<double>({}).large_batch_from == 16);
+  if (best_isa() != Isa::portable) CHECK(checked<float>({}).large_batch_from == detail::kNoLargeBatch);
+  CHECK(checked<float>({.large_batch_from = 7}).large_batch_from == 7);
+  CHECK(checked<float>({.threads = 2, .large_batch_from = 7}).large_batch_from == detail::kNoLargeBatch);
+}
+
+TEST_CASE("a pass has room for a chunk, or for all nodes and the deferred tokens") {
+  CHECK(detail::pass_columns({.max_nodes = 64, .prefill_chunk = 128}) == 128);
+  CHECK(detail::pass_columns({.max_nodes = 120, .prefill_chunk = 128}) == 120 + detail::kLazyTokens);
+}

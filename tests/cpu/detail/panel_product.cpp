@@ -1,0 +1,164 @@
+// labels: vectorised
+// Panel products: against sums in double, and the same bits for any number of inputs and any block of rows.
+#include <specula/cpu/detail/panel_product.hpp>
+
+#include "specula/cpu/detail/panel_product.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "random.hpp"
+#include "specula/cpu/detail/large_batch_product.hpp"
+#include "specula/cpu/panel_matrix.hpp"
+
+namespace {
+
+using namespace specula::cpu;
+using detail::Columns;
+using specula::best_isa;
+using specula::Isa;
+
+std::vector<Isa> machine_isas() {
+  std::vector<Isa> all{Isa::portable};
+  if (best_isa() >= Isa::avx2) all.push_back(Isa::avx2);
+  if (best_isa() >= Isa::avx512) all.push_back(Isa::avx512);
+  return all;
+}
+
+template <class Real>
+struct Case {
+  PanelMatrix<Real> matrix;
+  std::vector<Real> x;  // (columns, cols + 3)
+  std::int32_t columns;
+
+  Case(std::int32_t rows, std::int32_t cols, std::int32_t n, WeightType type, specula_test::Random& random)
+      : matrix(rows, cols, type), columns(n) {
+    for (std::int32_t r = 0; r < rows; ++r) {
+      std::vector<float> row(static_cast<std::size_t>(cols));
+      for (auto& value : row)
+        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(random.between(-1, 1))) &
+                                     0xffff0000u);
+      matrix.set_row(r, row);
+    }
+    // Padding after an input must not enter the sum, not even times zero.
+    x.assign(static_cast<std::size_t>(n * (cols + 3)), std::numeric_limits<Real>::quiet_NaN());
+    for (std::int32_t c = 0; c < n; ++c)
+      for (std::int32_t k = 0; k < cols; ++k)
+        x[static_cast<std::size_t>(c * (cols + 3) + k)] = static_cast<Real>(random.between(-1, 1));
+  }
+  std::ptrdiff_t ldx() const { return matrix.cols() + 3; }
+
+  std::vector<Real> multiply(Isa isa, std::int32_t first_panel, std::int32_t panels, std::int32_t first,
+                             std::int32_t count) const {
+    const std::ptrdiff_t ldy = panels * detail::kPanel;
+    std::vector<Real> y(static_cast<std::size_t>(count * ldy), Real(99));
+    const Columns<Real> io{x.data() + first * ldx(), ldx(), y.data(), ldy};
+    if (matrix.type() == WeightType::bf16)
+      detail::panel_product(isa, matrix.bf16_panels(first_panel), panels, matrix.cols(), io, count);
+    else
+      detail::panel_product(isa, matrix.real_panels(first_panel), panels, matrix.cols(), io, count);
+    return y;
+  }
+  double exact(std::int32_t row, std::int32_t column) const {
+    double sum = 0;
+    for (std::int32_t k = 0; k < matrix.cols(); ++k)
+      sum += static_cast<double>(matrix.value(row, k)) *
+             static_cast<double>(x[static_cast<std::size_t>(column * ldx() + k)]);
+    return sum;
+  }
+};
+
+TEST_CASE_TEMPLATE("any size, any number of inputs", Real, float, double) {
+  specula_test::Random random(11);
+  for (const Isa isa : machine_isas())
+    for (const auto type : {WeightType::bf16, WeightType::full})
+      for (const std::int32_t rows : {1, 15, 16, 17, 33, 70, 129})
+        for (const std::int32_t cols : {1, 2, 7, 32, 33, 100})
+          for (const std::int32_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 64}) {
+            if (n == 64 && rows > 70) continue;
+            const Case<Real> c(rows, cols, n, type, random);
+            const auto y = c.multiply(isa, 0, c.matrix.panels(), 0, n);
+            const double tolerance = (std::is_same_v<Real, float> ? 1e-7 : 1e-16) * (cols + 8);
+            bool all_close = true;
+            for (std::int32_t col = 0; col < n; ++col)
+              for (std::int32_t r = 0; r < rows; ++r)
+                all_close =
+                    all_close && std::abs(static_cast<double>(
+                                              y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) -
+                                          c.exact(r, col)) <= tolerance;
+            CAPTURE(static_cast<int>(isa));
+            CAPTURE(rows);
+            CAPTURE(cols);
+            CAPTURE(n);
+            CHECK(all_close);
+          }
+}
+
+TEST_CASE("the bits of a product depend only on the row and the input") {
+  specula_test::Random random(12);
+  for (const Isa isa : machine_isas())
+    for (const auto type : {WeightType::bf16, WeightType::full}) {
+      const std::int32_t n = 23;
+      const Case<float> c(200, 75, n, type, random);
+      const auto all = c.multiply(isa, 0, c.matrix.panels(), 0, n);
+      for (std::int32_t count = 1; count <= 9; ++count)
+        for (std::int32_t first_panel = 0; first_panel < c.matrix.panels(); first_panel += 3)
+          for (std::int32_t panels = 1; panels <= std::min(7, c.matrix.panels() - first_panel); ++panels) {
+            const std::int32_t first = random.below(n - count + 1);
+            const auto part = c.multiply(isa, first_panel, panels, first, count);
+            bool same = true;
+            for (std::int32_t col = 0; col < count; ++col)
+              for (std::int32_t r = 0; r < panels * detail::kPanel; ++r)
+                same = same && part[static_cast<std::size_t>(col * panels * detail::kPanel + r)] ==
+                                   all[static_cast<std::size_t>((first + col) * c.matrix.padded_rows() +
+                                                                first_panel * detail::kPanel + r)];
+            CHECK(same);
+          }
+    }
+}
+
+TEST_CASE("bf16 and full weights give the same bits") {
+  for (const Isa isa : machine_isas()) {
+    specula_test::Random a(13), b(13);
+    const Case<float> narrow(40, 31, 5, WeightType::bf16, a), wide(40, 31, 5, WeightType::full, b);
+    CHECK(narrow.multiply(isa, 0, 3, 0, 5) == wide.multiply(isa, 0, 3, 0, 5));
+  }
+}
+
+TEST_CASE("accumulate continues the sum") {
+  specula_test::Random random(14);
+  for (const Isa isa : machine_isas()) {
+    const Case<float> c(33, 40, 3, WeightType::full, random);
+    const auto whole = c.multiply(isa, 0, 3, 0, 3);
+    auto panels = c.matrix.real_panels(0);
+    std::vector<float> y(3 * 48, 5.0f);
+    detail::panel_product(isa, panels, 3, 13, Columns<float>{c.x.data(), c.ldx(), y.data(), 48}, 3);
+    panels.w += 13 * panels.column;
+    detail::panel_product(isa, panels, 3, 27, Columns<float>{c.x.data() + 13, c.ldx(), y.data(), 48}, 3,
+                          true);
+    CHECK(y == whole);
+  }
+}
+
+TEST_CASE_TEMPLATE("Eigen's product is the same up to rounding", Real, float, double) {
+  specula_test::Random random(15);
+  for (const auto type : {WeightType::bf16, WeightType::full})
+    for (const std::int32_t rows : {5, 128, 300}) {
+      const Case<Real> c(rows, 77, 19, type, random);
+      detail::LargeBatchProduct<Real> wide(77);
+      std::vector<Real> y(static_cast<std::size_t>(19 * c.matrix.padded_rows()));
+      wide.run(c.matrix, 0, c.matrix.panels(),
+               Columns<Real>{c.x.data(), c.ldx(), y.data(), c.matrix.padded_rows()}, 19);
+      for (std::int32_t col = 0; col < 19; ++col)
+        for (std::int32_t r = 0; r < rows; ++r)
+          REQUIRE(
+              std::abs(static_cast<double>(y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) -
+                       c.exact(r, col)) < 1e-5);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,57 @@
+// labels: vectorised
+// PanelMatrix: rows are stored and read back, with both weight types.
+#include <specula/cpu/panel_matrix.hpp>
+
+#include "specula/cpu/panel_matrix.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace specula::cpu;
+
+TEST_CASE("rows read back equal those stored, rounded for bfloat16; padding rows are zero") {
+  for (const WeightType type : {WeightType::bf16, WeightType::full}) {
+    PanelMatrix<float> matrix(21, 5, type);
+    CHECK(matrix.panels() == 2);
+    CHECK(matrix.padded_rows() == 32);
+    for (std::int32_t r = 0; r < 21; ++r) {
+      std::vector<float> row(5);
+      for (std::int32_t k = 0; k < 5; ++k)
+        row[static_cast<std::size_t>(k)] = static_cast<float>(r) - 0.5f * static_cast<float>(k);
+      matrix.set_row(r, row);
+    }
+    std::vector<float> out(5);
+    for (std::int32_t r = 0; r < 21; ++r) {
+      matrix.get_row(r, out.data());
+      for (std::int32_t k = 0; k < 5; ++k)
+        CHECK(out[static_cast<std::size_t>(k)] == static_cast<float>(r) - 0.5f * static_cast<float>(k));
+    }
+    CHECK(matrix.value(31, 4) == 0.0f);
+  }
+  PanelMatrix<float> coarse(1, 1, WeightType::bf16);
+  coarse.set_row(0, std::vector<float>{1.001f});
+  CHECK(coarse.value(0, 0) == 1.0f);  // the upper half
+}
+
+TEST_CASE("matrices of an arena are contiguous, and outlive it") {
+  PanelMatrix<float> first, second;
+  {
+    specula::cpu::detail::Arena arena;
+    first = {17, 3, WeightType::bf16, arena};
+    second = {5, 7, WeightType::full, arena};
+  }
+  CHECK(static_cast<const void*>(first.bf16_panels(2).w) == second.real_panels(0).w);
+  first.set_row(16, std::vector<float>{1, 2, 3});
+  CHECK(first.value(16, 2) == 3.0f);
+  CHECK(second.value(4, 6) == 0.0f);
+  const PanelMatrix<float> larger_than_a_chunk(1 << 11, 1 << 11, WeightType::full);
+  CHECK(larger_than_a_chunk.value((1 << 11) - 1, (1 << 11) - 1) == 0.0f);
+}
+
+TEST_CASE("the distance between inputs is not a multiple of 4096 bytes") {
+  using specula::cpu::detail::column_stride;
+  CHECK(column_stride<float>(383) == 384);
+  CHECK(column_stride<float>(1024) == 1040);
+  CHECK(column_stride<double>(500) == 528);
+}

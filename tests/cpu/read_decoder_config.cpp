@@ -1,0 +1,249 @@
+// read_decoder_config(): config.json of Llama models and of conditioned drafts.
+#include <specula/cpu/read_decoder_config.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/cpu/detail/rope_table.hpp"
+
+namespace {
+
+using namespace specula::cpu;
+using specula::Conditioning;
+
+constexpr const char* kSizes =
+    R"("vocab_size":100,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":8)";
+
+/// `more` must have new keys only.
+DecoderConfig read(const std::string& more) {
+  return read_decoder_config(parse_json(std::string("{") + kSizes + more + "}", "config"), "config");
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read_decoder_config(parse_json(text, "config"), "config");
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+std::string error_with(const std::string& more) {
+  return error_of(std::string("{") + kSizes + ",\"model_type\":\"llama\"" + more + "}");
+}
+
+TEST_CASE("absent keys have the defaults of transformers") {
+  const DecoderConfig config = read(R"(,"model_type":"llama")");
+  CHECK(config.vocab_size == 100);
+  CHECK(config.layers == 3);
+  CHECK(config.kv_heads == 8);
+  CHECK(config.head_dim == 8);
+  CHECK(config.group() == 1);
+  CHECK(config.rms_norm_eps == 1e-6);
+  CHECK(config.rope_theta == 10000);
+  CHECK_FALSE(config.tied_head);
+  CHECK(config.rope_scaling.factor == 0);
+  CHECK(config.max_position == 2048);
+  CHECK(read(R"(,"model_type":"llama","max_sequence_length":4096)").max_position == 4096);  // the older name
+}
+
+TEST_CASE("present keys override the defaults") {
+  const DecoderConfig config =
+      read(R"(,"architectures":["LlamaForCausalLM"],"num_key_value_heads":2,"head_dim":16,"rms_norm_eps":1e-5,
+      "rope_theta":500000.0,"tie_word_embeddings":true,"max_position_embeddings":512,"rope_scaling":null,"attention_bias":false,"mlp_bias":false,
+      "hidden_act":"silu")");
+  CHECK(config.kv_heads == 2);
+  CHECK(config.group() == 4);
+  CHECK(config.head_dim == 16);
+  CHECK(config.rms_norm_eps == 1e-5);
+  CHECK(config.rope_theta == 500000);
+  CHECK(config.tied_head);
+  CHECK(config.max_position == 512);
+}
+
+TEST_CASE("rope parameters, old and new spelling") {
+  const DecoderConfig old =
+      read(R"(,"model_type":"llama","rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
+      "high_freq_factor":4.0,"original_max_position_embeddings":8192})");
+  CHECK(old.rope_scaling.factor == 8);
+  CHECK(old.rope_scaling.original_max_position == 8192);
+  const DecoderConfig fresh =
+      read(R"(,"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1000.0})");
+  CHECK(fresh.rope_theta == 1000);
+  CHECK(fresh.rope_scaling.factor == 0);
+}
+
+TEST_CASE("llama3 scaling keeps short waves, slows long ones, and is between in between") {
+  DecoderConfig config = read(
+      R"(,"model_type":"llama","head_dim":128,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3","factor":8.0,
+      "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})");
+  DecoderConfig plain = config;
+  plain.rope_scaling = {};
+  const auto ratio = [&](std::int32_t pair) {
+    return detail::rope_frequency(config, pair) / detail::rope_frequency(plain, pair);
+  };
+  CHECK(ratio(0) == 1);
+  CHECK(ratio(63) == doctest::Approx(0.125));
+  int between = 0;
+  for (std::int32_t pair = 1; pair < 64; ++pair) {
+    CHECK(ratio(pair) <= ratio(pair - 1) + 1e-12);
+    between += ratio(pair) < 1 && ratio(pair) > 0.1251;
+  }
+  CHECK(between > 0);
+  // pair 30: wave 2 pi 500000^(60/128) = 2948.3, smooth = (8192 / 2948.3 - 1) / 3 = 0.59283
+  CHECK(ratio(30) == doctest::Approx((1 - 0.59283) / 8 + 0.59283).epsilon(1e-4));
+}
+
+TEST_CASE("drafts that are conditioned on a target") {
+  const DecoderConfig plain = read(R"(,"model_type":"llama")");
+  CHECK(plain.conditioned_on == Conditioning::nothing);
+  const DecoderConfig glide = read(
+      R"(,"architectures":["SpeculaGlide"],"rope_theta":100,"target":{"num_hidden_layers":5,"num_attention_heads":6,
+      "num_key_value_heads":2,"head_dim":32,"rope_theta":50000.0,"rope_scaling":null})");
+  CHECK(glide.conditioned_on == Conditioning::key_values);
+  CHECK(glide.rope_theta == 100);
+  CHECK(glide.target.layers == 5);
+  CHECK(glide.target.heads == 6);
+  CHECK(glide.target.kv_heads == 2);
+  CHECK(glide.target.head_dim == 32);
+  CHECK(glide.target.rope_theta == 50000);
+  CHECK(glide.target_layer(0) == 2);
+  CHECK(glide.target_layer(2) == 4);
+  const DecoderConfig chosen = read(
+      R"(,"model_type":"specula_glide","target":{"num_hidden_layers":2,"num_attention_heads":6,"head_dim":32,
+      "layers_read":[1,0,1]})");
+  CHECK(chosen.target.reads == std::vector<std::int32_t>{1, 0, 1});  // of three layers over a target of two
+  CHECK(chosen.target_layer(1) == 0);
+  const DecoderConfig head = read(R"(,"model_type":"specula_feature_head")");
+  CHECK(head.conditioned_on == Conditioning::features);
+
+  const auto glide_error = [](const std::string& target) {
+    return error_of(std::string("{") + kSizes + R"(,"model_type":"specula_glide")" + target + "}");
+  };
+  CHECK(glide_error("") == "config: key 'target': missing, expected an object");
+  CHECK(glide_error(R"(,"target":3)") == "config: key 'target': expected an object, found 3");
+  const auto read_error = [&](const std::string& reads) {
+    return glide_error(
+        R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"head_dim":8,"layers_read":)" + reads +
+        "}");
+  };
+  CHECK(read_error("3") == "config: key 'target': key 'layers_read': expected an array of integers, found 3");
+  CHECK(read_error("[0,1,-1]") ==
+        "config: key 'target': key 'layers_read': expected integers from 0 to 2147483647, found -1");
+  CHECK(read_error("[0,1]") ==
+        "config: key 'target': layers_read names 2 layers, expected one for each of the draft's 3");
+  CHECK(read_error("[0,1,4]") == "config: key 'target': layers_read has 4, expected 0 to 3");
+  CHECK(glide_error(R"(,"target":{"num_attention_heads":4})") ==
+        "config: key 'target': key 'head_dim': missing, expected an integer");
+  CHECK(glide_error(R"(,"target":{"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8})") ==
+        "config: key 'target': num_hidden_layers is 2, expected at least the draft's 3");
+  CHECK(
+      glide_error(
+          R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":3,"head_dim":8})") ==
+      "config: key 'target': num_attention_heads 4 is no multiple of num_key_value_heads 3");
+}
+
+TEST_CASE("exits") {
+  CHECK(read(R"(,"model_type":"llama")").exits.empty());
+  CHECK(read(R"(,"model_type":"llama","exits":[1,3])").exits == std::vector<std::int32_t>{1, 3});
+  CHECK(error_with(R"(,"exits":3)") ==
+        "config: key 'exits': expected an array of numbers of layers, found 3");
+  const std::string integers = "config: key 'exits': expected integers from 1 to num_hidden_layers, found ";
+  CHECK(error_with(R"(,"exits":[0,3])") == integers + "0");
+  CHECK(error_with(R"(,"exits":[1,4])") == integers + "4");
+  CHECK(error_with(R"(,"exits":[1.5,3])") == integers + "1.5");
+  CHECK(error_with(R"(,"exits":["1",3])") == integers + "\"1\"");
+  for (const char* numbers : {"[2,1,3]", "[1,1,3]"})
+    CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
+          "config: key 'exits': expected ascending numbers of layers, from 1 on");
+  CHECK(error_with(R"(,"exits":[1,2])") ==
+        "config: key 'exits': the last is 2, expected num_hidden_layers 3");
+  CHECK(error_of(std::string("{") + kSizes + R"(,"model_type":"specula_feature_head","exits":[1,3]})") ==
+        "config: key 'exits': a draft that is conditioned on a target has none");
+}
+
+TEST_CASE("errors name unsupported and invalid values") {
+  CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");
+  CHECK(error_of("{}") ==
+        "config: key 'model_type': '' is not supported, expected 'llama', 'specula_glide' or "
+        "'specula_feature_head'");
+  CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
+  CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") ==
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647, found \"x\"");
+  CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") ==
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647, found -1");
+  CHECK(error_of(R"({"model_type":"gpt2"})") ==
+        "config: key 'model_type': 'gpt2' is not supported, expected 'llama', 'specula_glide' or "
+        "'specula_feature_head'");
+  CHECK(error_of(R"({"architectures":["SpeculaGlide"],"model_type":"llama"})") ==
+        "config: key 'model_type': 'llama' is not supported, expected 'specula_glide'");
+  CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string, found 3");
+  CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
+        "config: key 'architectures': expected \"LlamaForCausalLM\", \"SpeculaGlide\" or "
+        "\"SpeculaFeatureHead\", found [\"GPT2LMHeadModel\"]");
+  CHECK(error_with(R"(,"hidden_act":"gelu")") ==
+        "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
+  CHECK(error_with(R"(,"attention_bias":true)") ==
+        "config: key 'attention_bias': true is not supported, expected false");
+  CHECK(error_with(R"(,"mlp_bias":true)") == "config: key 'mlp_bias': true is not supported, expected false");
+  CHECK(error_with(R"(,"mlp_bias":0)") == "config: key 'mlp_bias': expected true or false, found 0");
+  CHECK(error_with(R"(,"quantization_config":{"bits":4})") ==
+        "config: key 'quantization_config': is not supported, expected null, found an object of 1 keys");
+  CHECK(error_with(R"(,"sliding_window":4096)") ==
+        "config: key 'sliding_window': is not supported, expected null, found 4096");
+  CHECK(error_with(R"(,"partial_rotary_factor":0.5)") ==
+        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
+  CHECK(error_with(R"(,"quantization_config":null,"sliding_window":null,"partial_rotary_factor":1.0)") ==
+        "no error");
+  CHECK(error_with(R"(,"rms_norm_eps":-1e-9)") ==
+        "config: rms_norm_eps is -1e-09, expected a finite number from 0 on");
+  CHECK(error_with(R"(,"rms_norm_eps":"small")") ==
+        "config: key 'rms_norm_eps': expected a number, found \"small\"");
+  CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is 0, expected a positive number");
+  CHECK(error_with(R"(,"num_key_value_heads":3)") ==
+        "config: num_attention_heads 8 is no multiple of num_key_value_heads 3");
+  CHECK(error_with(R"(,"num_key_value_heads":0)") ==
+        "config: num_key_value_heads is 0, expected 1 to 16777216");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":0,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":1,"head_dim":2})") ==
+      "config: hidden_size is 0, expected 1 to 16777216");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":9,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":65537,"num_key_value_heads":1,"head_dim":2})") ==
+      "config: num_attention_heads is 65537, expected at most 65536");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":9,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":65536,"head_dim":512})") ==
+      "config: num_attention_heads * head_dim is over 16777216");
+  CHECK(
+      error_with(
+          R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0,"low_freq_factor":4.0,"high_freq_factor":1.0,"original_max_position_embeddings":8})") ==
+      "config: rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
+      "original_max_position_embeddings > 0");
+  CHECK(error_with(R"(,"head_dim":7)") == "config: head_dim is 7, expected an even number");
+  CHECK(error_with(R"(,"rope_scaling":{"type":"linear","factor":2.0})") ==
+        "config: key 'rope_scaling': rope_type 'linear' is not supported, expected 'default' or 'llama3'");
+  CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") ==
+        "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
+  CHECK(
+      error_with(R"(,"rope_parameters":{"partial_rotary_factor":0.5})") ==
+      "config: key 'rope_parameters': key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
+  CHECK(error_with(R"(,"rope_parameters":{"full_attention":{"rope_theta":5}})") ==
+        "config: key 'rope_parameters': key 'full_attention': angles of their own for some layers are not "
+        "supported");
+  CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object, found 7");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":3})") ==
+      "config: key 'hidden_size': 10 is no multiple of num_attention_heads 3, and there is no head_dim");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":0})") ==
+      "config: key 'hidden_size': 10 is no multiple of num_attention_heads 0, and there is no head_dim");
+}
+
+}  // namespace

@@ -1,0 +1,74 @@
+// The files of a checkpoint: errors name what is missing. Shards and their index are tested in
+// llama_weights.cpp.
+#include <specula/cpu/tensor_files.hpp>
+
+#include "specula/cpu/tensor_files.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "safetensors_writer.hpp"
+
+TEST_CASE("an error names a folder without tensors") {
+  const auto folder = std::filesystem::temp_directory_path() / "specula_no_tensors";
+  std::filesystem::create_directories(folder);
+  CHECK_THROWS_WITH_AS(specula::cpu::TensorFiles{folder}, doctest::Contains("specula_no_tensors"),
+                       std::runtime_error);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what would change the model, or stands for it, is refused by name") {
+  const specula_test::TemporaryDirectory folder("other_weights");
+  const auto error = [&] {
+    try {
+      const specula::cpu::TensorFiles files(folder.path);
+    } catch (const std::runtime_error& thrown) {
+      return std::string(thrown.what()).substr(folder.path.string().size());
+    }
+    return std::string("no error");
+  };
+  CHECK(error() == ": neither model.safetensors nor model.safetensors.index.json");
+  specula_test::write_file(folder.path / "pytorch_model.bin", "x");
+  CHECK(error() ==
+        ": neither model.safetensors nor model.safetensors.index.json, and pytorch_model.bin is not read: "
+        "save the "
+        "model as safetensors");
+  specula_test::write_file(folder.path / "model.safetensors", specula_test::safetensors_bytes("{}", ""));
+  CHECK(error() == "no error");
+  specula_test::write_file(folder.path / "adapter_config.json", "{}");
+  CHECK(error() ==
+        "/adapter_config.json: adapters are not read: merge it into the weights, or move it elsewhere");
+  std::filesystem::remove(folder.path / "adapter_config.json");
+  specula_test::write_file(folder.path / "model.safetensors",
+                           "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n");
+  CHECK(error().starts_with("/model.safetensors: is a Git LFS pointer, not the file"));
+  specula_test::write_file(folder.path / "model.safetensors", "v");  // begins like one
+  CHECK(error() == "/model.safetensors: 1 bytes, expected 8 bytes of header length");
+}
+
+TEST_CASE("errors name the fault of an index") {
+  const specula_test::TemporaryDirectory folder("index");
+  const auto error_of = [&](const char* index) {
+    specula_test::write_file(folder.path / "model.safetensors.index.json", index);
+    try {
+      const specula::cpu::TensorFiles files(folder.path);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what()).substr(folder.path.string().size() + 1);
+    }
+    return std::string("no error");
+  };
+  const std::string index = "model.safetensors.index.json: ";
+  CHECK(error_of("{}") == index + "key 'weight_map': missing, expected an object");
+  CHECK(error_of(R"({"weight_map":[]})") ==
+        index + "key 'weight_map': expected an object, found an array of 0");
+  for (const char* name : {"3", "\"\"", "\"../x\""})
+    CHECK(error_of(("{\"weight_map\":{\"a\":" + std::string(name) + "}}").c_str()) ==
+          index + "tensor 'a': expected the name of a file in the same directory");
+  specula_test::write_file(folder.path / "x", specula_test::safetensors_bytes("{}", ""));
+  CHECK(error_of(R"({"weight_map":{"a":"x"}})") ==
+        "x: tensor 'a': missing, though model.safetensors.index.json places it here");
+  CHECK(error_of(R"({"weight_map":{"a":"y"}})") == "y: cannot be opened");
+}

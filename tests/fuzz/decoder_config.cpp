@@ -1,0 +1,44 @@
+// Fuzzes the reading of config.json: any bytes give an error or a valid config.
+#include <specula/cpu/read_decoder_config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace {
+
+using namespace specula::cpu;
+
+void require(bool ok) {
+  if (!ok) std::abort();
+}
+
+constexpr std::string_view kSeeds[] = {
+    R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2})",
+    R"({"model_type":"llama","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"rope_theta":5e5,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}})",
+    R"({"model_type":"specula_glide","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2,"target":{"num_attention_heads":4,"head_dim":2,"num_hidden_layers":3,"layers_read":[2]},"exits":null})",
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const Json json = parse_json({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const DecoderConfig config = read_decoder_config(json, "fuzz");
+    require(config.heads % config.kv_heads == 0 && config.head_dim % 2 == 0 && config.vocab_size > 0);
+  } catch (const std::runtime_error&) {
+  }
+  return 0;
+}
+
+extern "C" std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data, std::size_t capacity) {
+  if (index >= std::size(kSeeds)) return 0;
+  const std::size_t size = std::min(capacity, kSeeds[index].size());
+  std::memcpy(data, kSeeds[index].data(), size);
+  return size;
+}
