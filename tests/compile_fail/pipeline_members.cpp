@@ -4,7 +4,7 @@
 // expect: Stack: one of its members is no Drafter
 // expect: Speculator: its first part is no Verifier
 // expect: lossless_for\([^;]*\)[^a-z;]* (is|would be) invalid
-// expect: verify[^a-z]*\(tree, target, rng, out\)[^a-z]* (is|would be) invalid
+// expect: decide[^a-z]*\(tree, target, rng, out\)[^a-z]* (is|would be) invalid
 // expect: d\.sync\(context, draft_tokens\)[^a-z]* (is|would be) invalid
 // expect: d\.truncate\(n\)[^a-z]* (is|would be) invalid
 // expect: S::kind[^a-z]* (is|would be) invalid

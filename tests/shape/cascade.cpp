@@ -21,17 +21,17 @@ using namespace specula_test;
 namespace {
 
 template <std::size_t n>
-using Limits = std::array<std::array<std::int32_t, n>, n>;
+using CapeLimits = std::array<std::array<std::int32_t, n>, n>;
 
 template <std::size_t n>
-Limits<n> random_limits(Random& random, std::int32_t most) {
-  Limits<n> out{};
+CapeLimits<n> random_limits(Random& random, std::int32_t most) {
+  CapeLimits<n> out{};
   for (std::size_t r = 0; r < n; ++r)
     for (std::size_t i = r; i < n; ++i) out[r][i] = random.below(most + 1);
   return out;
 }
 template <std::size_t n>
-Table table(const Limits<n>& limits) {
+Table table(const CapeLimits<n>& limits) {
   return limits_vector(limits);
 }
 
@@ -42,7 +42,7 @@ constexpr Token kRoot = 3;
 enum class Last { dense, points, silent };
 /// One of them; a silent last drafter throws after too many calls.
 template <std::size_t n>
-Last pick_last(std::int32_t which, const Limits<n>& limits) {
+Last pick_last(std::int32_t which, const CapeLimits<n>& limits) {
   return limits[n - 1][n - 1] == 0 ? Last::points : static_cast<Last>(which);
 }
 
@@ -94,7 +94,7 @@ void compare(int cases, std::uint64_t seed) {
   Random random(seed);
   int longer = 0, forgiven = 0;
   for (int i = 0; i < cases; ++i) {
-    const Limits<n> limits = random_limits<n>(random, n == 1 ? 8 : 4);
+    const CapeLimits<n> limits = random_limits<n>(random, n == 1 ? 8 : 4);
     const double lenience = i % 3 == 0 ? 1 : i % 3 == 1 ? 3 : random.between(1, 6);
     const Setting<n> setting{random.bits() % 1000, pick_last(i % 3 == 2 ? 2 : random.below(2), limits),
                              random.between(0, 1.5)};
@@ -137,7 +137,7 @@ void compare(int cases, std::uint64_t seed) {
 
 /// The longest proposal over all outcomes of reviews: all reachable lengths.
 template <std::size_t n>
-std::set<std::int32_t> lengths(const Limits<n>& limits, std::size_t row) {
+std::set<std::int32_t> lengths(const CapeLimits<n>& limits, std::size_t row) {
   std::set<std::int32_t> now = {0};
   std::int32_t limit = 0;
   for (std::size_t i = row; i < n; ++i) {
@@ -168,7 +168,7 @@ void check_bound(std::uint64_t seed, int tables, int texts) {
   Random random(seed);
   int reached = 0, nonempty = 0;
   for (int i = 0; i < tables; ++i) {
-    Limits<n> limits = random_limits<n>(random, 3);
+    CapeLimits<n> limits = random_limits<n>(random, 3);
     limits[n - 1][n - 1] = std::max(1, limits[n - 1][n - 1]);
     Cascade<n> shape{.limits = limits};
     shape.reserve();
@@ -200,7 +200,7 @@ void check_forecaster(std::uint64_t seed) {
   rates.draft_costs.assign(n, CostCurve({0.1}));
   specula::detail::CascadeForecaster forecaster(rates);
   for (int i = 0; i < 300; ++i) {
-    Limits<n> limits = random_limits<n>(random, i % 2 ? 4 : 12);
+    CapeLimits<n> limits = random_limits<n>(random, i % 2 ? 4 : 12);
     limits[n - 1][n - 1] = std::max(1, limits[n - 1][n - 1]);
     CHECK(forecaster.max_nodes(table(limits)) == Cascade<n>{.limits = limits}.max_nodes());
   }
@@ -216,7 +216,7 @@ TEST_CASE("the chain is that of the recursion, over random limits, texts and dra
 
 TEST_CASE("the table of the paper") {
   const ReferenceArithmetic exact;
-  const Limits<3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
+  const CapeLimits<3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
   Cascade<3> shape{.limits = limits, .lenience = 3};
   CHECK(shape.max_nodes() == 33);
   shape.reserve();
@@ -257,7 +257,7 @@ TEST_CASE("the theory has the same number of nodes") {
 TEST_CASE("little room: a valid chain that fits, and no drafter is called beyond its KV cache") {
   Random random(9);
   for (int i = 0; i < 300; ++i) {
-    const Limits<3> limits = random_limits<3>(random, 4);
+    const CapeLimits<3> limits = random_limits<3>(random, 4);
     Cascade<3> greedy{.limits = limits, .lenience = 2};
     Cascade<3, Draw::sampled> sampled{.limits = limits, .lenience = 2};
     greedy.reserve(), sampled.reserve();
@@ -303,7 +303,7 @@ TEST_CASE("drafters without draft tokens end their turns") {
 TEST_CASE("temperature 0 draws nothing: the sampled cascade is the greedy one") {
   Random random(12);
   for (int i = 0; i < 100; ++i) {
-    const Limits<3> limits = random_limits<3>(random, 3);
+    const CapeLimits<3> limits = random_limits<3>(random, 3);
     Cascade<3> greedy{.limits = limits, .lenience = 2};
     Cascade<3, Draw::sampled> sampled{.limits = limits, .lenience = 2};
     static_assert(Cascade<3>::kind == ProposalKind::deterministic &&
