@@ -3,6 +3,7 @@
 # - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.
 # - A concept's definition with its comments, which Doxygen drops, is part of its documentation.
 # - Indented lines after an empty one are code or a formula: Markdown wants them further in.
+# - Shapes, rules and drafters say **Draws.**, **Cost.**, **Throws.**, **Source.**, in this order: each begins a paragraph.
 FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
 head && /^\/\// { sub(/^\/\//, "///") }
 /^[^\/]/ { head = 0 }
@@ -22,6 +23,20 @@ concept {
   depth += gsub(/[({]/, "&", text) - gsub(/[)}]/, "&", text)
   if (depth == 0 && text ~ /;$/) { concept = ""; documents = documents "/// @endcode\n\n" }
 }
+
+/^\/\/\/ / {  # the bold heads of this docblock
+  if (above !~ /^\/\/\//) heads = ""
+  for (rest = $0; match(rest, /\*\*[A-Z][a-z]+\.\*\*/); rest = substr(rest, RSTART + RLENGTH)) heads = heads substr(rest, RSTART, RLENGTH)
+  gsub(/\*\*(Draws|Cost|Throws|Source)\.\*\*/, "<p>&")
+}
+function expect_heads(of) {
+  if (!hidden && FILENAME ~ /\/(shape|accept|draft)\/([a-z_]+|rules\/[a-z_]+)\.hpp$/ && heads_of != "**Draws.****Cost.****Throws.****Source.**") {
+    print FILENAME ":" FNR ": error: " of " has the heads \"" heads_of "\", not **Draws.** **Cost.** **Throws.** **Source.**" >"/dev/stderr"
+  }
+}
+/^(class|struct) [A-Za-z]+( |$)/ { type = $2; heads_of = heads }
+/^ +static constexpr ProposalKind kind =|lossless_for\(ProposalKind|^  void sync\(Tokens|^class .* : public [A-Za-z:]*Drafter</ { if (type) expect_heads(type); type = "" }
+/^SPECULA_HD void [a-z_]+\(Verifier& verifier(\)|, double)/ { heads_of = heads; expect_heads($3) }
 
 /^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }
 { block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }

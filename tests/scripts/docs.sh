@@ -13,7 +13,7 @@ if [ "$status" -eq 77 ]; then exit 77; fi
 if [ "$status" -ne 0 ]; then failed=1; fi
 
 tree=$scratch/tree
-mkdir -p "$tree/docs/pictures" "$tree/include/specula/run"
+mkdir -p "$tree/docs/pictures" "$tree/include/specula/run" "$tree/include/specula/shape"
 cp -r "$root/docs/site" "$tree/docs"
 cp "$root/docs/pictures/beam.svg" "$tree/docs/pictures"
 echo '{"figures": 1}' >"$tree/docs/data.json"
@@ -64,6 +64,20 @@ struct Hidden {};
 
 }  // namespace specula
 END
+cat >"$tree/include/specula/shape/line.hpp" <<'END'
+// A shape.
+#pragma once
+namespace specula {
+
+/// A line of draft tokens.
+/// **Draws.** Nothing. **Cost.** One call.
+/// **Throws.** Nothing. **Source.** Nothing.
+struct Line {
+  static constexpr ProposalKind kind = chain;  ///< how its draft tokens are drawn
+};
+
+}  // namespace specula
+END
 sed -i '/| --- |/,/a GPU/d' "$tree/docs/site/reference.dox"  # which names the library's types
 export SPECULA_ROOT=$tree
 docs=("$root/scripts/docs" --check "$site")
@@ -81,6 +95,7 @@ holds docs/page.html '<span class="kt">int</span>' '<a href="../README.html">'
 holds docs/data.json figures
 holds reference/conceptspecula_1_1Sized.html 'its comment is shown'
 holds reference/structspecula_1_1Thing.html 'void&#160;.*scale</[ab]> (int much)'
+holds reference/structspecula_1_1Line.html '<p *><b>Draws.</b> Nothing. *</p>' '^<p *><b>Cost.</b> One call' '^<p *><b>Source'
 holds reference/thing_8hpp.html 'What this header is for'
 if [ -e "$site/reference/structspecula_1_1detail_1_1Hidden.html" ]; then echo 'FAILED: detail is shown'; failed=1; fi
 
@@ -95,6 +110,9 @@ breaks() {
 breaks include/specula/run/thing.hpp 's|  ///< in bytes||' 'include/specula/run/thing.hpp:13: error: Member size .* is not documented'
 breaks include/specula/run/thing.hpp 's|^/// A thing.||' 'Compound specula::Thing is not documented'
 breaks include/specula/run/thing.hpp 's|/// A concept.||' 'Sized.* is not documented'
+shape=include/specula/shape/line.hpp
+breaks $shape 's| \*\*Cost.\*\* One call.||' "$shape:9: error: Line has the heads .*Draws.\*\*\*\*Throws"
+breaks $shape 's|\*\*Draws.\*\*|**Cost.**|' "$shape:9: error: Line has the heads"
 breaks README.md 's|docs/page.md#|docs/pages.md#|' 'README.md:3: there is no docs/pages.md'
 breaks README.md 's|-and-a-code|-and-no-code|' 'README.md:3: docs/page.md has no heading #two-words'
 breaks README.md 's|docs/data.json|docs/date.json|' 'README.md:3: there is no docs/date.json'

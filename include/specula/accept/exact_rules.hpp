@@ -16,8 +16,7 @@
 namespace specula {
 namespace detail {
 
-/// The part of SequenceVerifier without distributions: the proposal and its result. Always ok(), since errors
-/// are thrown.
+/// SequenceVerifier without distributions: the proposal and its result. Always ok(): errors are thrown.
 class SequenceState {
  public:
   SequenceState(const TokenTree& tree, VerifyResult& out) : tree_(tree), out_(out) { out.clear(); }
@@ -113,8 +112,9 @@ class SequenceVerifier : public SequenceState {
 }  // namespace detail
 
 /// Greedy verification: a draft token is accepted iff it is the target's first largest logit. The text is
-/// identical to greedy decoding, whatever the sampling parameters and however the proposal was drawn. Cost:
-/// one row read per node of the accepted path. Uniform draws: none. Leviathan et al. 2023, temperature 0.
+/// identical to greedy decoding, whatever the sampling parameters and however the proposal was drawn.
+/// **Draws.** Nothing. **Cost.** One row read per node of the accepted path.
+/// **Throws.** decide(): as target.expect_fits(). **Source.** Leviathan et al. 2023, temperature 0.
 struct Greedy {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
@@ -129,8 +129,9 @@ struct Greedy {
 
 /// Exact-match verification: draws y ~ p after the root; descends to the child y if there is one, else emits
 /// y; and so on from there. Never reads q, so it keeps the target's distribution for every proposal; for
-/// deterministic ones no rule accepts more. The same seed gives the same text as plain sampling. Cost: one
-/// row read per node of the accepted path. Uniform draws: one `sample` per token.
+/// deterministic ones no rule accepts more. The same seed gives the same text as plain sampling.
+/// **Draws.** One `sample` per token. **Cost.** One row read per node of the accepted path.
+/// **Throws.** decide(): as target.expect_fits(). **Source.** Nothing; plain sampling, compared.
 struct SampleAndMatch {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
@@ -146,11 +147,11 @@ struct SampleAndMatch {
 /// Rejection sampling of draft tokens, recursive over siblings. Tries children in drawing order: accepts x
 /// with probability min(1, p(x) / q(x)), else p <- norm((p - q)+) and tries the next; if all are rejected,
 /// draws the next token from the remaining p. q is the child's distribution given its earlier siblings, as
-/// the tree recorded it, so the target's distribution is kept with and without replacement and for mixed
-/// siblings. On one path it is token-level speculative sampling (Leviathan et al. 2023; Chen et al. 2023);
-/// over siblings it is the rule of SpecInfer and Sequoia. Cost: one row read per node of the accepted path; a
-/// rejection reads the target's and the draft's row again. Uniform draws: one `accept` per node tried, then
-/// one `residual` or, where nothing was rejected, `sample`.
+/// the tree recorded it, so p is kept with and without replacement and for mixed siblings.
+/// **Draws.** One `accept` per node tried, then one `residual` or, where nothing was rejected, `sample`.
+/// **Cost.** One row read per node of the accepted path; a rejection reads its two rows again.
+/// **Throws.** decide(): as expect_fits(name, tree) of `target`.
+/// **Source.** Leviathan et al. 2023, Chen et al. 2023; over siblings SpecInfer and Sequoia.
 struct Rejection {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
@@ -170,15 +171,13 @@ struct Rejection {
 /// norm((P p - q)+), P <- S / (S + 1 - P) with 0 / 0 = 0; finally the node itself is accepted with the
 /// resulting P, and the next token is drawn from the resulting p. q is the child's distribution given its
 /// earlier siblings, so the target's distribution is kept with and without replacement and for mixed
-/// siblings. On one path it is block verification.
-///
-/// The shape of the tree may depend on the tokens drawn before, anywhere in the tree: once a subtree is
-/// rejected, the remaining p and P carry no information about the tokens in it.
-///
-/// Cost: one row read per inner node on the way to the first accepted leaf; a rejection reads its parent's
-/// row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` per node tried whose
-/// weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
-/// verification), on one path Sun et al. 2024 (block verification).
+/// siblings. The shape of the tree may depend on the tokens drawn before, anywhere in the tree: once a
+/// subtree is rejected, the remaining p and P carry no information about the tokens in it.
+/// **Draws.** One `accept` per node tried of weight above 0, then one `residual` or, after a leaf, `sample`.
+/// **Cost.** One row read per inner node on the way to the first accepted leaf; a rejection reads its
+/// parent's row and the draft's again (chosen nodes: one logit).
+/// **Throws.** decide(): as expect_fits(name, tree) of `target`.
+/// **Source.** Weng et al. 2025; on one path Sun et al. 2024 (block verification).
 struct Traversal {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
@@ -195,10 +194,11 @@ struct Traversal {
 /// Block verification, of one path as a whole. With P_0 = 1 and P_i = min(1, P_{i-1} p(x_i) / q(x_i)):
 /// accepts the longest prefix i whose own uniform draw is below h_i = S_i / (S_i + 1 - P_i), S_i = sum (P_i p
 /// - q)+, with h = P at the end; then draws from norm((P_i p - q)+), after the end from p. No rule for one
-/// path accepts more, and a path's length may depend on the drawn tokens (Sun et al. 2024). Equals Traversal
-/// on a chain, which runs from the end to the beginning, so rows are read a second time only after a
-/// rejection. Cost and uniform draws: as Traversal. Throws std::invalid_argument if the proposal is no chain
-/// or shares the target's noise.
+/// path accepts more, and a path's length may depend on the drawn tokens. Equals Traversal on a chain, which
+/// runs from the end to the beginning, so rows are read a second time only after a rejection.
+/// **Draws.** As Traversal. **Cost.** As Traversal.
+/// **Throws.** As Traversal, and std::invalid_argument if the proposal is no chain.
+/// **Source.** Sun et al. 2024.
 struct Block {
   /// Lossless for sampled chains.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
@@ -216,11 +216,12 @@ struct Block {
 /// The default rule: deterministic proposals are verified by SampleAndMatch, which is optimal for them and
 /// keeps the text of plain sampling; sampled ones by Traversal, which on one path is block verification, the
 /// optimum there. The choice depends on the proposal, not on the shape, so a sampled shape over an n-gram
-/// drafter also gets the optimal rule.
-///
-/// This is exact because a proposal is deterministic if and only if it used no uniform draw. A rule must not
-/// be chosen by the *drawn* tokens: choosing between two exact rules by the tokens is not exact
-/// (tests/exact/known_failures.cpp). Proposals with shared noise require GumbelCoupling instead of this rule.
+/// drafter also gets the optimal rule. This is exact because a proposal is deterministic if and only if it
+/// used no uniform draw. A rule must not be chosen by the *drawn* tokens: choosing between two exact rules by
+/// the tokens is not exact (tests/exact/known_failures.cpp). Proposals with shared noise require
+/// GumbelCoupling instead of this rule.
+/// **Draws.** As the chosen rule. **Cost.** As the chosen rule.
+/// **Throws.** decide(): as expect_fits(name, tree) of `target`. **Source.** Those of both rules.
 struct Sampling {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }

@@ -15,16 +15,15 @@ namespace specula {
 /// the same noise. The two agree with probability at least (1 - TV) / (1 + TV), always where q = p;
 /// independent draws agree with probability sum p q only. One seed gives one text, whatever the drafter and
 /// shape: also without a drafter, and for proposals that are chosen or drawn by other uniform draws. (It is
-/// not the text of SampleAndMatch, which uses other uniform draws.) Daliri, Musco, Suresh 2024.
-///
-/// Exact for every proposal, since it never reads q: a position's token is a function of the tokens before it
-/// and of the position's own noise only, whatever the draft tokens. Rules that read q must not be given such
-/// proposals: the noise recurs in the next round at the positions that this one did not reach, and it is no
-/// longer fresh if it influenced where this round ended (block and traversal verification decide from the
-/// leaf to the root) or what the next one proposes (tests/accept/gumbel_coupling.cpp shows both).
-///
-/// Cost: one row read and one draw_by_noise per node of the accepted path. Uniform draws: `noise`, one word
-/// per token.
+/// not the text of SampleAndMatch, which uses other uniform draws.) Exact for every proposal, since it never
+/// reads q: a position's token is a function of the tokens before it and of the position's own noise only,
+/// whatever the draft tokens. Rules that read q must not be given such proposals: the noise recurs in the
+/// next round at the positions that this one did not reach, and it is no longer fresh if it influenced where
+/// this round ended (block and traversal verification decide from the leaf to the root) or what the next one
+/// proposes (tests/accept/gumbel_coupling.cpp shows both).
+/// **Draws.** `noise`, one word per token.
+/// **Cost.** One row read and one draw_by_noise per node of the accepted path.
+/// **Throws.** decide(): as target.expect_fits(). **Source.** Daliri, Musco, Suresh 2024.
 struct GumbelCoupling {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 

@@ -20,11 +20,11 @@ namespace specula {
 /// residual mass add up to p. A lone child has rho 1, which is rejection sampling; point masses are rejected
 /// one after the other, as in rejection sampling. Requires that k does not depend on the children's tokens.
 /// Accepts more than Rejection where k > 1, but less than the optimal rule.
-///
-/// Cost: one row read per node of the accepted path; where k > 1, its target's and its draft's row again
-/// for each of about 8 trial values of rho, and once more if all children are rejected. Uniform draws: as
-/// Rejection. Throws std::invalid_argument on siblings that are neither independent nor point masses.
-/// Source: Sun et al. 2023 (SpecTr, algorithm 2).
+/// **Draws.** As Rejection.
+/// **Cost.** One row read per node of the accepted path; where k > 1, its target's and its draft's row again
+/// for each of about 8 trial values of rho, and once more if all children are rejected.
+/// **Throws.** decide(): as target.expect_fits(); for siblings neither independent nor point masses.
+/// **Source.** Sun et al. 2023 (SpecTr, algorithm 2).
 struct KSeq {
   /// Lossless for siblings drawn independently.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }

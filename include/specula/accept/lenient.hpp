@@ -10,11 +10,13 @@
 
 namespace specula {
 
-/// Accepts x with probability min(1, lenience * p(x) / q(x)); the residual after a rejection is norm((p - q
-/// / lenience)+). At temperature 0: accepts x if it is the target's first largest logit, or if q(x) <=
-/// lenience * p(x), p being the softmax at temperature 1. Lenience 1 is rejection sampling. Lossless for no
-/// proposal kind: as a final rule it compiles only within accept_lossy(). Source: Cascade Speculative
-/// Drafting, section 3.1. Cost and uniform draws: as Rejection.
+/// Accepts x with probability min(1, lenience * p(x) / q(x)); the residual after a rejection is norm((p - q /
+/// lenience)+). At temperature 0: accepts x if it is the target's first largest logit, or if q(x) is at most
+/// lenience times p(x), p being the softmax at temperature 1. Lenience 1 is rejection sampling. Lossless for
+/// no proposal kind: as a final rule it compiles only within accept_lossy().
+/// **Draws.** As Rejection; nothing at temperature 0. **Cost.** As Rejection.
+/// **Throws.** Constructor: std::invalid_argument unless lenience is in [1, 1e30]. decide(): as Rejection.
+/// **Source.** Cascade Speculative Drafting, section 3.1.
 class Lenient {
  public:
   /// Throws std::invalid_argument unless lenience is in [1, 1e30].

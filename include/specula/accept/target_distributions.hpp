@@ -101,8 +101,7 @@ class Residual {
     return 0;
   }
 
-  /// *this, with the masses computed that a draw requires. Cost: as a rejection, if none has computed the
-  /// tiles' masses since start().
+  /// *this, with the masses that a draw requires. Cost: as a rejection, unless one has computed them.
   const Residual& measured() {
     while (!measured_) {
       std::fill(masses_.begin(), masses_.end(), 1.0);
@@ -120,8 +119,7 @@ class Residual {
 
   // The interface of Rng::draw's weights: weights up to the factor total().
   std::int32_t vocab() const { return vocab_; }
-  /// Throws std::logic_error before measured(), if no rejection has computed the masses: they would be those
-  /// of an earlier residual.
+  /// Throws std::logic_error if neither measured() nor a rejection has computed the masses since start().
   std::span<const double> tile_masses() const {
     if (!measured_)
       throw std::logic_error("a draw from a residual whose tiles were not measured: draw from measured()");
@@ -222,8 +220,7 @@ struct NodeState {
   std::uint64_t verification = 0;  // that it belongs to; the workspace numbers them from 1
 };
 
-/// The states of a tree's nodes in one verification: a state that an earlier one has left is replaced by a
-/// new one when it is first asked for.
+/// The states of a tree's nodes in one verification: one that is left from before is renewed when asked for.
 class NodeStates {
  public:
   NodeStates(NodeState* states, std::uint64_t verification) : states_(states), verification_(verification) {}
@@ -241,8 +238,7 @@ class NodeStates {
 
 }  // namespace detail
 
-/// Workspace of verification: O(V / 512 + max_nodes), allocated by the constructor, and V floats, allocated
-/// at the first top-k or top-p truncation.
+/// Workspace of verification: O(V / 512 + max_nodes) when constructed, V floats at the first top-k or top-p.
 class VerifyWorkspace {
  public:
   /// Throws std::invalid_argument unless vocab >= 1 and max_nodes, root included, is in [1, 2^24).
@@ -259,8 +255,7 @@ class VerifyWorkspace {
     detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMaxNodes);
     return vocab;
   }
-  /// Begins a verification, of other rows: no view and no state of an earlier one is of use. Returns its
-  /// number.
+  /// Begins a verification, of other rows: views and states of an earlier one end. Returns its number.
   std::uint64_t begin() {
     forget();
     residuals_.next();
@@ -349,8 +344,7 @@ class TargetDistributions {
   Distribution operator[](NodeId node) const {
     return named(node, [&] { return work_->scan(rows_.row(node), params_); });
   }
-  /// The same under other parameters than the target's own. Throws std::invalid_argument if they are out of
-  /// range.
+  /// The same under other parameters than the target's. Throws std::invalid_argument if out of range.
   Distribution distribution(NodeId node, const SamplingParams& params) const {
     validate(params);
     return named(node, [&] { return work_->scan(rows_.row(node), params); });
@@ -373,8 +367,7 @@ class TargetDistributions {
     return distribution.is_point() ? distribution.point : rng.draw(weights(distribution), key);
   }
 
-  /// The residual of p, from which rejections subtract. One at a time: after a second call the first residual
-  /// throws std::logic_error. Reads nothing.
+  /// The residual of p, from which rejections subtract; a second call ends the first residual. Reads nothing.
   detail::ResidualView residual(const Distribution& distribution) const {
     work_->residual_.start(distribution, work_->masses_of(distribution));
     work_->residuals_.next();

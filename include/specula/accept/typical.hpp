@@ -17,8 +17,7 @@ namespace specula {
 
 namespace detail {
 
-/// Entropy -sum p log p of a distribution with these weights, in nats. Cost: one read of the tiles with
-/// mass.
+/// Entropy -sum p log p of a distribution with these weights, in nats. Cost: one read of tiles with mass.
 inline double entropy(const TokenWeights& weights) {
   const Distribution& distribution = weights.distribution;
   const double top = static_cast<double>(distribution.shift), more = distribution.log_z / distribution.inv_t;
@@ -43,11 +42,13 @@ inline double entropy(const TokenWeights& weights) {
 }  // namespace detail
 
 /// A draft token x is accepted iff all its ancestors are and p(x) > min(epsilon, delta * exp(-H(p))), H being
-/// the entropy of p in nats: a likely token anywhere, an unlikely one where the target itself is uncertain.
-/// The deepest accepted node ends the path, the first in the tree if there are several; the next token is
-/// drawn from p. Never reads q, and the text does not have the target's distribution: as a final rule it
-/// compiles only within accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of a
-/// row per accepted node with children, and a third of the last node's. Uniform draws: one `sample`.
+/// the entropy of p in nats: a likely token anywhere, an unlikely one where the target is uncertain. The
+/// deepest accepted node ends the path, the first of several; the next token is drawn from p. Never reads q,
+/// and loses the target's distribution: as a final rule it compiles only within accept_lossy().
+/// **Draws.** One `sample`.
+/// **Cost.** Two reads of a row per accepted node with children, and a third of the last node's.
+/// **Throws.** Constructor: std::invalid_argument out of range. decide(): as target.expect_fits().
+/// **Source.** Cai et al. 2024 (Medusa), section 2.3.1.
 class Typical {
  public:
   /// Throws std::invalid_argument unless epsilon is in [0, 1) and delta finite and >= 0.

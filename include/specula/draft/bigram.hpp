@@ -43,8 +43,7 @@ inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens draft_
   return fresh;
 }
 
-/// Throws std::invalid_argument unless `tokens` and `parents` describe valid new nodes after `nodes` existing
-/// ones.
+/// Throws std::invalid_argument unless `tokens` and `parents` describe valid new nodes after `nodes` others.
 inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, std::size_t nodes,
                         std::int32_t vocab) {
   if (tokens.size() != parents.size())
@@ -74,8 +73,7 @@ struct HitRate {
 /// Argmax of a bigram model: one next token per token of the vocabulary, kNoToken where there is none.
 class BigramTable {
  public:
-  /// `next`: (V). Throws std::invalid_argument if the table is empty, or naming the first entry that is
-  /// neither kNoToken nor in the vocabulary.
+  /// `next`: (V). Throws std::invalid_argument if empty, or naming the first entry that is out of range.
   explicit BigramTable(std::vector<Token> next) : next_(std::move(next)) {
     if (next_.empty()) throw std::invalid_argument("BigramTable: the vocabulary is empty");
     for (std::size_t i = 0; i < next_.size(); ++i)
@@ -87,8 +85,7 @@ class BigramTable {
   /// Size V of the vocabulary.
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
   Tokens next() const { return next_; }  ///< (V)
-  /// The token after `token`; kNoToken also where `token` is outside the vocabulary. A moved-from table has
-  /// an empty vocabulary.
+  /// The token after `token`; kNoToken outside the vocabulary, which is empty in a moved-from table.
   Token operator()(Token token) const {
     const auto i = static_cast<std::size_t>(token);
     return i < next_.size() ? next_[i] : kNoToken;
@@ -132,8 +129,12 @@ class BigramCounter {
 /// Predicts the next token from the last one alone: from a table, from the pairs of the committed text, or
 /// from both. Of the text's pairs it takes the most frequent, ties to the one seen last. Confidence: the
 /// acceptance rate of such draft tokens so far, earlier texts included. A prompt (the beginning of a text, up
-/// to the first extend() or the first sync() without new tokens) is not counted. A round allocates nothing
-/// after reserve().
+/// to the first extend() or the first sync() without new tokens) is not counted.
+/// **Draws.** Nothing.
+/// **Cost.** O(new tokens + draft tokens + nodes). A round allocates nothing after reserve().
+/// **Throws.** sync(), extend(): std::invalid_argument, and change nothing, if the context is shorter than
+/// the last one, a token is outside the vocabulary, or a parent does not exist.
+/// **Source.** Chen et al. 2024, to which Max-Gram there falls back.
 class Bigram {
  public:
   /// Predicts from `table` alone.
@@ -181,8 +182,7 @@ class Bigram {
     text_.resize(keep);
   }
 
-  /// See Drafter. O(new tokens + draft tokens). Throws std::invalid_argument, and changes nothing, if the
-  /// context is shorter than the last one, or a new token or a draft token is outside the vocabulary.
+  /// See Drafter, and above for cost and exceptions.
   void sync(Tokens context, Tokens draft_tokens) {
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, draft_tokens, text_.size(), vocab_);
@@ -191,8 +191,7 @@ class Bigram {
     for (const Token token : fresh) append(token);
   }
 
-  /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
-  /// a parent does not exist.
+  /// See Drafter, and above for exceptions.
   PointMasses extend(Tokens tokens, Nodes parents) {
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("Bigram::extend", tokens, parents, nodes_, vocab_);

@@ -38,8 +38,7 @@ struct FeaturesAccessor {
 /// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
 /// and `of(target)`, the view. Between rounds the draft's cache keeps only tokens appended as context:
 /// speculative ones were computed before the target had processed all tokens before them. A model whose cache
-/// does not depend on the view declares keeps_speculation(), and keeps them. Allocates in the constructor
-/// only.
+/// does not depend on the view declares keeps_speculation(), and keeps them.
 template <LanguageModel D, LanguageModel T, class Accessor>
 class ConditionedDrafter {
  public:
@@ -74,8 +73,7 @@ class ConditionedDrafter {
   /// Brings the draft to `context` followed by `draft_tokens`. Requires that `context` extends the last one
   /// and is what the target holds now. If it equals the last one, nodes that are among the draft tokens are
   /// kept. Throws, and changes nothing, std::invalid_argument on a shorter context and std::logic_error if
-  /// the target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens,
-  /// unless it is lazy.
+  /// the target holds more or fewer tokens. Cost: the draft's pass over the added tokens, unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     const auto known = static_cast<std::size_t>(draft_.known());
     if (context.size() < known)
@@ -123,15 +121,16 @@ namespace specula {
 /// target cached for the context. Within a round a draft token sees the target's keys of the context, not of
 /// the draft tokens before it. So accepted tokens are run again in the next round, when the target has their
 /// keys: they are appended, which a lazy model merges into its next pass. (A one-layer draft that declares
-/// keeps_speculation() keeps them: its own keys and values do not change.)
+/// keeps_speculation() keeps them: its own keys and values do not change.) References both models, which must
+/// outlive it; its first sync() empties the draft.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
 ///                           specula::Glide{draft, target}, specula::Cape{}};
 ///
-/// Both models are referenced and must outlive the drafter. The first sync() drops the draft's previous
-/// content. Throws std::invalid_argument if the vocabularies differ, and whatever the draft's
-/// set_target_state() throws. Allocates in the constructor only. Source: GLIDE with a CAPE (Du et al. 2024),
-/// section 4.1.
+/// **Draws.** Nothing.
+/// **Cost.** One pass of the draft per extend(), and per sync() unless lazy. Allocates when constructed only.
+/// **Throws.** std::invalid_argument if the vocabularies differ; what the draft's set_target_state() throws.
+/// **Source.** GLIDE with a CAPE (Du et al. 2024), section 4.1.
 template <LanguageModel D, ExposesKeyValues T>
   requires TargetConditioned<D, decltype(std::declval<T&>().key_values())>
 class Glide : public detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor> {
@@ -145,15 +144,14 @@ Glide(D&&, T&&) -> Glide<std::remove_reference_t<D>, std::remove_reference_t<T>>
 /// Drafts with a head that predicts the target's next feature from a token and the feature before it, and the
 /// next token from that feature by the target's own LM head. Within a round the features after the root are
 /// the head's own predictions. So accepted tokens are run again in the next round, on the target's features:
-/// they are appended, which a lazy model merges into its next pass.
+/// they are appended, which a lazy model merges into its next pass. References both models, which must
+/// outlive it; its first sync() empties the head.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
 ///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
 ///
-/// Both models are referenced and must outlive the drafter. The first sync() drops the head's previous
-/// content. Throws std::invalid_argument if the vocabularies differ, and whatever the head's
-/// set_target_state() throws. Allocates in the constructor only. Sources: EAGLE (Li et al. 2024); HASS (Zhang
-/// et al. 2024).
+/// **Draws.** Nothing. **Cost.** As Glide. **Throws.** As Glide.
+/// **Source.** EAGLE (Li et al. 2024); HASS (Zhang et al. 2024).
 template <LanguageModel D, ExposesFeatures T>
   requires TargetConditioned<D, decltype(std::declval<T&>().features())>
 class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAccessor> {

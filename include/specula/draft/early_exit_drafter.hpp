@@ -104,8 +104,7 @@ class EarlyExitForward {
     weight_.assign(static_cast<std::size_t>(rows.rows), 1.0);
   }
 
-  /// Adds the tokens that stop at this exit to the row's mixture. Returns whether no mass is left for later
-  /// exits.
+  /// Adds the tokens that stop at this exit to the row's mixture. Returns whether no mass goes on.
   bool mix(const LogitsView& rows, std::int32_t row, float threshold) {
     const auto at = static_cast<std::size_t>(row);
     const std::span<const float> logits = rows.row(row);
@@ -138,17 +137,19 @@ class EarlyExitForward {
 
 }  // namespace detail
 
-/// Drafts with a model trained to stop after fewer layers (or any model with exits): a token stops at the
-/// first exit that is confident enough. One such draft serves targets of different sizes: the thresholds set
-/// the cost per draft token. The upper layers process tokens that stopped early in one batch, when a later
-/// token first needs them. So every row equals that of the model truncated at its exit.
+/// Drafts with a model trained to stop after fewer layers (or any with exits): a token stops at the first
+/// exit confident enough. One such draft serves targets of different sizes: the thresholds set the cost per
+/// draft token. The upper layers process tokens that stopped early in one batch, when a later one needs them.
+/// So every row equals that of the model truncated at its exit. References the model, which must outlive it.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
 ///                           specula::EarlyExitDrafter{draft, {0.5f, 0.5f}},
 ///                           specula::AdaptiveChain<specula::HeuristicEnd>{}};
 ///
-/// The model is referenced and must outlive the drafter. With ExitBy::confidence it allocates in the
-/// constructor only. Source: Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
+/// **Draws.** Nothing: with ExitBy::sample the row is a mixture, which the shape draws from.
+/// **Cost.** Layers up to each node's exit. With ExitBy::confidence it allocates in the constructor only.
+/// **Throws.** As ModelDrafter; the constructor std::invalid_argument for bad thresholds.
+/// **Source.** Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
 template <ExitsEarly M>
 class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
   using Base = ModelDrafter<M, detail::EarlyExitForward<M>>;

@@ -23,8 +23,7 @@
 namespace specula {
 
 /// Which blocks of a model its draft skips. Counting layers from 1: the attention of layers where its input
-/// and output are similar, and attention and MLP of every `every`-th layer, but nothing in the last
-/// `keep_last` layers.
+/// and output are similar, and both blocks of every `every`-th layer, but nothing in the last `keep_last`.
 struct SkipRules {
   double alike = 0.985;        ///< skip attention of at least this mean cosine; above 1: none
   std::int32_t every = 3;      ///< skip both blocks of every n-th layer; 0: none
@@ -58,7 +57,8 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 /// of a text, from the similarities that the target measured during prefill (a target that does not measure
 /// them uses the other rules only). The target's committed slots are never written. Draft nodes share its
 /// room for nodes, are never more than the proposal has, and are dropped before verification. Each draft
-/// token invalidates views of the target. At most one per target.
+/// token invalidates views of the target. At most one per target, which is referenced and must outlive the
+/// drafter; it is also the verifier's.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
 ///                           specula::AdaptiveChain<>{}};
@@ -67,10 +67,11 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 /// prefill. Here the mean is over the S - 1 tokens before the root, because the first round drafts before the
 /// target has run the root. Waiting for the root's cosine would cost each text one round without draft
 /// tokens, and could move the mean by at most 2 / S.
-///
-/// The target is referenced and must outlive the drafter; it is also the verifier's. Allocates in the
-/// constructor only. Source: Draft on the Fly: Adaptive Self-Speculative Decoding using Cosine Similarity
-/// (2024), section 3.2.
+/// **Draws.** Nothing.
+/// **Cost.** Per extend() a pass of the target without the skipped blocks. Allocates in the constructor only.
+/// **Throws.** std::invalid_argument for rules or blocks out of range, bad nodes, or a shorter context;
+/// std::logic_error if the target holds more or fewer tokens than the context.
+/// **Source.** Draft on the Fly: Adaptive Self-Speculative Decoding using Cosine Similarity (2024), 3.2.
 template <SkipsLayers T>
 class LayerSkip {
  public:
@@ -82,8 +83,7 @@ class LayerSkip {
     tokens_.reserve(room), parents_.reserve(room), lacking_.reserve(room);
   }
   LayerSkip(T&&, const SkipRules& = {}) = delete;
-  /// Skips these blocks in every text. Throws std::invalid_argument unless they have the target's number of
-  /// layers.
+  /// Skips these blocks in every text. Throws std::invalid_argument unless they are of the target's layers.
   LayerSkip(T& target, SkippedBlocks blocks) : LayerSkip(target) {
     if (blocks.layers() != target.layers() || blocks.mlp.size() != blocks.attention.size())
       throw std::invalid_argument("LayerSkip: blocks of " + std::to_string(blocks.layers()) +
@@ -107,9 +107,8 @@ class LayerSkip {
   }
 
   /// Requires that `context` extends the last one and is what the target holds now. Nodes are kept if they
-  /// are a prefix of the draft tokens; the remaining draft tokens run with the next extend(). Throws, and
-  /// changes nothing: std::invalid_argument on a shorter context, std::logic_error if the target holds more
-  /// or fewer tokens. Cost: O(draft tokens).
+  /// are a prefix of the draft tokens; the remaining draft tokens run with the next extend(). Throws as said
+  /// above, and changes nothing. Cost: O(draft tokens).
   void sync(Tokens context, Tokens draft_tokens) {
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("LayerSkip::sync: a context of " + std::to_string(context.size()) +
@@ -128,9 +127,8 @@ class LayerSkip {
   }
 
   /// Rows after new nodes; see Drafter. Throws std::invalid_argument, and changes nothing, for a bad parent
-  /// or if the numbers of tokens and parents differ; throws also if the target does not return one row per
-  /// node. Cost: a pass of the target without the skipped blocks; for the first draft token of a text also
-  /// the target's pending append()ed tokens.
+  /// or other numbers of tokens and parents; throws also unless the target returns one row per node. For the
+  /// first draft token of a text the pass also runs the target's pending append()ed tokens.
   LogitsView extend(Tokens tokens, Nodes parents) {
     if (parents.size() != tokens.size())
       throw std::invalid_argument("LayerSkip::extend: " + std::to_string(parents.size()) + " parents for " +

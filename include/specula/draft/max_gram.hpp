@@ -32,17 +32,18 @@ struct MaxGramOptions {
 /// Finds the longest suffix of the text, draft tokens included, that occurs in the committed tokens, and
 /// predicts the token after its earliest occurrence there; without an occurrence it uses a bigram model, if
 /// it has one. After a node that was copied it continues at the same place: the same as searching again,
-/// unless an option limits matches or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024
-/// (Cascade Speculative Drafting); prompt lookup is Saxena 2023. `past_end`, which neither paper has, drafts
-/// a repetitive text to any length.
+/// unless an option limits matches or copies past the end. Confidences: per match length, the drafter counts
+/// how often the predicted token was right as the text grows. The prompt (the beginning of a text, up to the
+/// first extend() or the first sync() without new tokens) is not counted. Counts are kept between texts.
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
-/// Confidences: per match length, the drafter counts how often the predicted token was right as the text
-/// grows. The prompt (the beginning of a text, up to the first extend() or the first sync() without new
-/// tokens) is not counted. Counts are kept between texts. Cost: amortised O(1) per committed token; per node
-/// one look-up if it continues a match, otherwise logarithmic in the context; at most 300 bytes per token. A
-/// round allocates nothing after reserve().
+/// **Draws.** Nothing.
+/// **Cost.** Amortised O(1) per committed token; per node one look-up if it continues a match, otherwise
+/// logarithmic in the context; at most 300 bytes per token. A round allocates nothing after reserve().
+/// **Throws.** Constructors: std::invalid_argument for options out of range. sync(), extend(): as Bigram.
+/// **Source.** Max-Gram: Chen et al. 2024 (Cascade Speculative Drafting), section 3.3; prompt lookup: Saxena
+/// 2023; `past_end`, which neither paper has, drafts a repetitive text to any length.
 class MaxGram {
  public:
   /// Proposes nothing without a match. Throws std::invalid_argument unless vocab >= 1, min_match >= 1 and
@@ -100,9 +101,7 @@ class MaxGram {
     expected_ = options_.learn ? look() : DraftToken{};
   }
 
-  /// See Drafter. Amortised O(new tokens), and one look-up per draft token. Throws std::invalid_argument, and
-  /// changes nothing, if the context is shorter than the last one, or a new token or a draft token is outside
-  /// the vocabulary.
+  /// See Drafter, and above for cost and exceptions.
   void sync(Tokens context, Tokens draft_tokens) {
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh =
@@ -115,8 +114,7 @@ class MaxGram {
     for (const Token token : draft_tokens) tip_ = corpus_.advance(tip_, token);
   }
 
-  /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
-  /// a parent does not exist.
+  /// See Drafter, and above for exceptions.
   PointMasses extend(Tokens tokens, Nodes parents) {
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);

@@ -32,10 +32,13 @@ struct WholeModel {
 }  // namespace detail
 
 /// Drafts with a smaller model of the same vocabulary. Accepted draft tokens are kept in its KV cache;
-/// missing tokens are appended, and a lazy model runs them with its next extend(). Allocates in the
-/// constructor only. The model is referenced and must outlive the drafter. Nothing else may call it during a
-/// text, neither a verifier nor another drafter. `Forward` runs the nodes; it receives the number of the
-/// first, counted since sync().
+/// missing tokens are appended, and a lazy model runs them with its next extend(). The model is referenced
+/// and must outlive the drafter. Nothing else may call it during a text, neither a verifier nor another
+/// drafter. `Forward` runs the nodes; it receives the number of the first, counted since sync().
+/// **Draws.** Nothing.
+/// **Cost.** One pass of the model per extend(), and per sync() unless lazy. Allocates when constructed only.
+/// **Throws.** std::invalid_argument on a shorter context, std::logic_error if other code has used the model.
+/// **Source.** Leviathan et al. 2023.
 template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
   static_assert(
@@ -91,8 +94,7 @@ class ModelDrafter {
   }
 
   /// Brings the model to `context` followed by `draft_tokens`. Requires that `context` extends the last one.
-  /// Throws, and changes nothing, std::invalid_argument on a shorter context, and as expect_unchanged(). Cost:
-  /// O(new tokens + draft tokens + nodes), and the model's pass over the new tokens, unless it is lazy.
+  /// Changes nothing if it throws. Cost: O(new tokens, draft tokens and nodes), and a pass unless lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +

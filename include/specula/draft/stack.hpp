@@ -21,6 +21,11 @@ namespace specula {
 /// capacity the text has reached is left out, and the others go on.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
+///
+/// **Draws.** Nothing. **Cost.** That of the members called.
+/// **Throws.** Constructor: std::invalid_argument if the members' vocabularies differ, or two use the same
+/// model. What a member throws.
+/// **Source.** Cascade Speculative Drafting (Chen et al. 2024).
 template <class Head, class... Tail>
 class Stack {
   static_assert(

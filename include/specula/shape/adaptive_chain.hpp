@@ -37,13 +37,12 @@ struct HeuristicEnd {
 };
 
 /// Ends the chain after a draft token whose confidence is below a threshold in [0, 1], which adapts to the
-/// acceptance rate. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
-///
-/// The paper's rule needs a goal below the share of draft tokens that is accepted even in short chains. Below
-/// the goal it can only raise the threshold, and where confidences do not tell which tokens are accepted,
-/// that ends at 1: one draft token a round, for ever. So while the rate is below the goal, the chain's length
-/// is that of HeuristicEnd instead, and the threshold, which goes on learning, decides once the goal is
-/// reached. `unbounded` is the paper's rule as it is.
+/// acceptance rate. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values. The paper's
+/// rule needs a goal below the share of draft tokens that is accepted even in short chains. Below the goal it
+/// can only raise the threshold, and where confidences do not tell which tokens are accepted, that ends at 1:
+/// one draft token a round, for ever. So while the rate is below the goal, the chain's length is that of
+/// HeuristicEnd instead, and the threshold, which goes on learning, decides once the goal is reached.
+/// `unbounded` is the paper's rule as it is.
 ///
 /// In simulated time (confidences sure or honest, acceptance 0.5 to 0.95, the best of the fixed chains of 0
 /// to 20) it has at least 0.95 of the best chain's speed where a draft token costs 0.1 of a pass, 0.91 at
@@ -91,8 +90,8 @@ struct ThresholdEnd {
 };
 
 /// A Chain whose end `End` learns; with `carry`, the learned state is kept for the next text. As with
-/// Chain::exit_below, the draft token that ends the chain remains in the proposal: leaving it out would bias
-/// the text. Uniform draws and cost as Chain's.
+/// Chain::exit_below, the draft token that ends the chain stays: leaving it out would bias the text.
+/// **Draws.** As Chain. **Cost.** As Chain. **Throws.** As Chain. **Source.** That of `End`.
 template <class End = ThresholdEnd, Draw mode = Draw::greedy>
 struct AdaptiveChain {
   static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn

@@ -12,8 +12,10 @@ namespace specula {
 
 /// The `width` paths of `length` draft tokens with the largest cumulative log-probability (softmax at
 /// temperature 1) that a beam search of that width finds. If the tree has no room for all nodes, those with
-/// the likeliest paths are kept. Deterministic. Uniform draws: none. Cost: `length` draft calls, all but the
-/// first over `width` nodes.
+/// the likeliest paths are kept. Deterministic.
+/// **Draws.** Nothing. **Cost.** `length` draft calls, all but the first over `width` nodes.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafter and `tree`.
+/// **Source.** Nothing; beam search.
 struct Beam {
   static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 

@@ -30,8 +30,7 @@ struct CapeExtras {
     while (bin < thresholds.size() && confidence > thresholds[bin]) ++bin;
     return counts[bin];
   }
-  /// Throws std::invalid_argument if a threshold is not in [0, 1] or below the one before it, or a count is
-  /// negative or too large.
+  /// Throws std::invalid_argument for thresholds that leave [0, 1] or descend, and counts out of range.
   void validate() const {
     detail::expect_all_in("CapeExtras::thresholds", thresholds, 0.0f, 1.0f);
     for (std::size_t i = 1; i < thresholds.size(); ++i)
@@ -48,8 +47,10 @@ struct CapeExtras {
 /// A chain of `length` greedy draft tokens, the spine. Each has the next likeliest tokens of its row as
 /// siblings, their number depending on the draft's confidence in it (softmax at temperature 1). These extras
 /// are leaves and need no draft call. If `budget` nodes (without the root) do not suffice, the spine has
-/// priority, then the extras with the likeliest paths. Deterministic. Uniform draws: none. Cost: per spine
-/// token one draft call and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024), section 4.2.
+/// priority, then the extras with the likeliest paths. Deterministic.
+/// **Draws.** Nothing. **Cost.** Per spine token one draft call and two reads of its row.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafter and `tree`.
+/// **Source.** GLIDE with a CAPE (Du et al. 2024), section 4.2.
 struct Cape {
   static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 

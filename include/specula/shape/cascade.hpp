@@ -41,13 +41,10 @@ struct ReviewScratch {
 };
 
 /// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
-/// followed by one token of its own, unless the text ends there. See specula::review. Without room, the
-/// reviewer does nothing.
-///
-/// If the call fails, the reason may be one of the tokens under review. A review that takes place only for
-/// other tokens would bias the text; so the rows are then asked for one by one, as far as tokens are
-/// accepted, and whether a row fails depends on nothing that it decides about. The failure is rethrown at the
-/// end.
+/// followed by one token of its own, unless the text ends there. See specula::review. Without room, it does
+/// nothing. If the call fails, the reason may be one of the tokens under review, and a review for other
+/// tokens only would bias the text; so the rows are then asked for one by one, as far as tokens are accepted,
+/// and whether a row fails depends on nothing that it decides about. The failure is rethrown at the end.
 template <Draw mode, LogitsDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
@@ -104,16 +101,16 @@ void draft_and_review(F draft, R judge) {
 /// drafters below it make in the same way under the next row (vertical); the last one drafts limits[n-1][n-1]
 /// tokens at a time. Limits count tokens from the start of the row's own proposal; tokens beyond them are
 /// kept. A drafter without a draft token ends its turn; one without room for the text has none, and reviews
-/// nothing.
-///
-/// With `lenience` above 1 a reviewer accepts more, but not of copied tokens, such as Max-Gram's. The
-/// distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
+/// nothing. With `lenience` above 1 a reviewer accepts more, but not of copied tokens, such as Max-Gram's.
+/// The distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
 /// small, Max-Gram] of the paper:
 ///
 ///   specula::Cascade<3>{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3}
 ///
-/// Allocates in reserve() only; the tree is the recursion's stack. Uniform draws: as Vertical. Cost: see
-/// theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with corrections: see docs/cascades.md.
+/// **Draws.** As Vertical.
+/// **Cost.** See theory/cascade_model.hpp. Allocates in reserve() only; the tree is the recursion's stack.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafters and `tree`.
+/// **Source.** Chen et al. 2024, Algorithm 1, with corrections: see docs/cascades.md.
 template <std::size_t drafters, Draw mode = Draw::greedy>
 struct Cascade {
   static_assert(drafters >= 1);

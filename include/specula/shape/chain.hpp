@@ -57,9 +57,11 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
 }  // namespace detail
 
 /// A path of at most `length` draft tokens. Drafters without rows give their token in every mode; the chain
-/// ends where they have none, and after a stop token. Uniform draws per draft token: one `draft` when
-/// sampled, the `noise` of its position when shared. Cost per draft token: one draft call, and a
-/// draw_by_noise when shared. Source: Leviathan et al. 2023.
+/// ends where they have none, and after a stop token.
+/// **Draws.** Per draft token: sampled one `draft`, shared the `noise` of its position, greedy nothing.
+/// **Cost.** Per draft token one draft call, and if shared a draw_by_noise.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafter and `tree`.
+/// **Source.** Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
   static constexpr ProposalKind kind = kind_of_chain(mode);  ///< how its draft tokens are drawn
@@ -67,8 +69,7 @@ struct Chain {
   std::int32_t length = 4;  ///< draft tokens
   /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability
   /// at temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
-  /// drafter's confidence if that has no rows. Leaving that draft token out would bias the text, since the
-  /// decision depends on the draw.
+  /// drafter's confidence if that has no rows. Leaving it out would bias the text: that depends on the draw.
   float exit_below = 0.0f;
 
   /// Nodes of its largest proposal, root included.

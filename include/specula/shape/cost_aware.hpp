@@ -19,21 +19,16 @@ namespace specula {
 /// draft token, branch or extra is left out where its expected gain is below its cost. The inputs are running
 /// estimates over the rounds so far, in a DraftBudget: T(n) of the target, the draft's costs, the acceptance
 /// rate by confidence, and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where
-/// they do not.
-///
-/// No query depends on a uniform draw of the token in question, so the wrapped shape keeps its distribution.
-/// But time is an input: with learned costs the same seed gives the same text only under rules that give it
-/// for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing depends on the
-/// clock.
-///
-/// Where drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried
-/// again at growing intervals, as long as the balance of the budget covers the loss: 1% of the tokens of all
-/// texts and 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost.
-///
-/// For a cascade it is a rough bound: all calls of a stack are assumed to cost the same.
-///
-/// Cost: O(max_nodes()) additions per round. A learned curve requires usage() of verifier and drafter, as
-/// TreeVerifier and ModelDrafter have.
+/// they do not. For a cascade it is a rough bound: all calls of a stack are assumed to cost the same. Where
+/// drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried again at
+/// growing intervals, as long as the balance of the budget covers the loss: 1% of the tokens of all texts and
+/// 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost.
+/// **Draws.** As the wrapped shape, which keeps its distribution: no query depends on a uniform draw of the
+/// token in question. But time is an input: with learned costs the same seed gives the same text only under
+/// rules that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
+/// depends on the clock.
+/// **Cost.** O(max_nodes()) additions per round. A learned curve requires usage() of verifier and drafter.
+/// **Throws.** What the wrapped shape throws. **Source.** Nothing of a paper's.
 template <class S>
 class CostAware {
   static_assert(detail::check_shape_members<S>());

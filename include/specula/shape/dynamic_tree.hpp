@@ -13,9 +13,10 @@ namespace specula {
 /// Starts with the `top_k` likeliest tokens after the root. Then, `expansions` times, the draft runs over the
 /// `top_k` likeliest of the newest nodes and adds the `top_k` likeliest tokens after each. The `total` nodes
 /// with the largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an
-/// ancestor is never less likely than its descendants, so the selection is a tree. Deterministic. Uniform
-/// draws: none. Cost: 1 + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li
-/// et al. 2024), as used by HASS (Zhang et al. 2024).
+/// ancestor is never less likely than its descendants, so the selection is a tree. Deterministic.
+/// **Draws.** Nothing. **Cost.** 1 + expansions draft calls, all but the first over `top_k` nodes.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafter and `tree`.
+/// **Source.** EAGLE-2 (Li et al. 2024), as used by HASS (Zhang et al. 2024).
 struct DynamicTree {
   static constexpr ProposalKind kind = ProposalKind::deterministic;  ///< how its draft tokens are drawn
 

@@ -15,9 +15,10 @@ namespace specula {
 
 /// A chain of counts[0] draft tokens of a Stack's first drafter, then counts[1] of its second, and so on: a
 /// draft token can be accepted only after all before it, so quality matters most in early ones. If a drafter
-/// has no further draft token, the next one continues. Uniform draws: one `draft` per draft token when
-/// sampled. Cost: one call of its drafter per draft token. Source: Cascade Speculative Drafting (Chen et al.
-/// 2024), section 3.2.
+/// has no further draft token, the next one continues.
+/// **Draws.** Per draft token one `draft` if sampled. **Cost.** One call of its drafter per draft token.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafters and `tree`.
+/// **Source.** Cascade Speculative Drafting (Chen et al. 2024), section 3.2.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Horizontal {
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");

@@ -57,8 +57,7 @@ class RankedTree {
       : RankedTree(std::span<const Choice>(choices.begin(), choices.size())) {}
 
   /// From parents: draft token i has rank `ranks[i]` after draft token `parents[i]`, an earlier one or
-  /// kNoParent for the root; both are (draft tokens). Throws std::invalid_argument as above, and if the sizes
-  /// differ.
+  /// kNoParent for the root; both are (draft tokens). Throws as above, and if the sizes differ.
   static RankedTree from_parents(Nodes parents, std::span<const std::int32_t> ranks) {
     if (parents.size() != ranks.size())
       fail(detail::number(ranks.size()) + " ranks for " + detail::number(parents.size()) + " parents");
@@ -74,9 +73,8 @@ class RankedTree {
     return RankedTree(std::span<const Choice>(choices));
   }
 
-  /// EAGLE's static tree: 25 draft tokens, 26 nodes with the root, in five levels.
-  /// Source: EAGLE (Li et al. 2024), `mc_sim_7b_63` of model/choices.py in the authors' repository,
-  /// SafeAILab/EAGLE.
+  /// EAGLE's static tree: 25 draft tokens, 26 nodes with the root, in five levels. Source: EAGLE (Li et al.
+  /// 2024), `mc_sim_7b_63` of model/choices.py in the authors' repository, SafeAILab/EAGLE.
   static RankedTree eagle() {
     // clang-format off
     return {{0}, {1}, {2}, {3},
@@ -100,8 +98,7 @@ class RankedTree {
   std::int32_t children(NodeId node) const { return nodes_[index(node)].children; }
   /// The first child of `node`; kNoParent if there is none.
   NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
-  /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, level depth() + 1 gives
-  /// size().
+  /// The first node of a level: level 0 is the root, level depth() + 1, which is the last, gives size().
   NodeId level(std::int32_t level) const { return levels_[static_cast<std::size_t>(level)]; }
 
  private:

@@ -15,9 +15,11 @@ namespace specula {
 /// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
 /// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
 /// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all
-/// its children or, without room for them or behind a stop token, none. Uniform draws: one `draft` per child.
-/// Cost: one draft call per level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et
-/// al. 2024) and recursive speculative decoding (Jeon et al. 2024), without.
+/// its children or, without room for them or after a stop token, none.
+/// **Draws.** One `draft` per child. **Cost.** One draft call per level.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafter and `tree`.
+/// **Source.** With replacement SpecInfer (Miao et al. 2023); without, Sequoia (Chen et al. 2024), RSD (Jeon
+/// et al. 2024).
 template <ProposalKind how>
 struct SampledTree {
   static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,

@@ -16,19 +16,17 @@
 namespace specula {
 
 /// The same tree of ranks in every round, independent of the draft's confidence. The drafter runs only nodes
-/// with children. Two ways of taking tokens:
-///
-/// - deterministic: a node is the token of its rank in the draft's row after its parent. If there is no room
-///   for all, the nodes with the likeliest paths are proposed. Uniform draws: none.
-/// - sampled_distinct: the children of a node are drawn without replacement from the draft's distribution
-///   after it, under the target's own parameters; rank r is the (r + 1)th draw, so ranks must have no gaps.
-///   From the first node of a level whose children do not fit, nodes of that level get none. At temperature 0
-///   each node has one child, the likeliest. Uniform draws: one `draft` per child.
-///
-/// A token of probability 0 under the draft is left out with its descendants. propose() throws
-/// std::invalid_argument if a rank is not below the vocabulary's size. Cost: one draft call per level, and
-/// one read of each row. Sources: EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); sampled, Sequoia (Chen et
-/// al. 2024).
+/// with children. A token of probability 0 under the draft is left out with its descendants. Deterministic: a
+/// node is the token of its rank in the draft's row after its parent; if there is no room for all, the nodes
+/// with the likeliest paths are proposed. Or sampled_distinct: the children of a node are drawn without
+/// replacement from the draft's distribution after it, under the target's own parameters; rank r is the (r +
+/// 1)th draw, so ranks must have no gaps. From the first node of a level whose children do not fit, nodes of
+/// that level get none. At temperature 0 each node has one child, the likeliest.
+/// **Draws.** Deterministic: nothing. sampled_distinct: one `draft` per child.
+/// **Cost.** One draft call per level, and one read of each row.
+/// **Throws.** std::invalid_argument: validate() for gaps, propose() for a rank from V on; as drafter and
+/// `tree`.
+/// **Source.** EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); sampled, Sequoia (Chen et al. 2024).
 template <ProposalKind how = ProposalKind::deterministic>
 struct StaticTree {
   static_assert(how == ProposalKind::deterministic || how == ProposalKind::sampled_distinct,

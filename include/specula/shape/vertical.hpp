@@ -19,10 +19,11 @@ namespace specula {
 /// 1) tokens. With `lenience` above 1 a reviewer accepts more; the resulting distribution is recorded, so the
 /// target's verification is exact at any lenience. Copied draft tokens (Max-Gram) are reviewed with lenience
 /// 1.
-///
-/// Uniform draws when sampled: one `draft` per draft token, at most two per reviewed draft token. Cost: at
-/// most `reviews` calls of each reviewer and `reviews * length` draft tokens. Source: Cascade Speculative
-/// Drafting (Chen et al. 2024), section 3.1.
+/// **Draws.** If sampled, one `draft` per draft token; per review at most a `review_accept` and a
+/// `review_residual`.
+/// **Cost.** At most `reviews` calls of each reviewer and `reviews * length` draft tokens.
+/// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafters and `tree`.
+/// **Source.** Cascade Speculative Drafting (Chen et al. 2024), section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");

@@ -20,12 +20,14 @@ SPECULA_HD void accept_matching(Verifier& verifier, TokenAfter token_after) {
 }
 
 /// See specula::Greedy.
+/// **Draws.** Nothing. **Cost.** One argmax() a path node. **Throws.** Nothing. **Source.** As there.
 template <class Verifier>
 SPECULA_HD void greedy(Verifier& verifier) {
   accept_matching(verifier, [&](NodeId at, int depth) { return verifier.argmax(at, depth); });
 }
 
 /// See specula::SampleAndMatch.
+/// **Draws.** As drawn(). **Cost.** One drawn() a path node. **Throws.** Nothing. **Source.** As there.
 template <class Verifier>
 SPECULA_HD void sample_and_match(Verifier& verifier) {
   accept_matching(verifier, [&](NodeId at, int depth) { return verifier.drawn(at, depth); });

@@ -7,6 +7,7 @@ namespace specula::rules {
 
 /// See specula::Rejection, and specula::Lenient for a `lenience` above 1: p is multiplied by it where it is
 /// compared with q. Requires lenience 1 of a verifier whose accept_chain() accepts nodes.
+/// **Draws.** As there. **Cost.** As there. **Throws.** Nothing. **Source.** As there.
 template <class Verifier>
 SPECULA_HD void rejection(Verifier& verifier, double lenience = 1) {
   NodeId at = verifier.accept_chain();  // for a tree: the root

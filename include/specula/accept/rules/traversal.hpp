@@ -6,6 +6,7 @@
 namespace specula::rules {
 
 /// See specula::Traversal; on a chain it is specula::Block.
+/// **Draws.** As there. **Cost.** As there. **Throws.** Nothing. **Source.** As there.
 template <class Verifier>
 SPECULA_HD void traversal(Verifier& verifier) {
   NodeId owner = kNoParent;  // the node whose residual the verifier holds

@@ -20,8 +20,7 @@ namespace specula::detail {
 /// like a skip list (Pugh 1990).
 class SuffixAutomaton {
  public:
-  /// A string that occurs in the text: its state and its length in tokens. {} is the empty one, which occurs
-  /// everywhere.
+  /// A string in the text: its state and its length in tokens. {} is the empty one, which occurs everywhere.
   struct Match {
     std::int32_t state = 0;
     std::int32_t length = 0;
