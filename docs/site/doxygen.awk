@@ -27,7 +27,7 @@ concept {
 /^\/\/\/ / {  # the bold heads of this docblock
   if (above !~ /^\/\/\//) heads = ""
   for (rest = $0; match(rest, /\*\*[A-Z][a-z]+\.\*\*/); rest = substr(rest, RSTART + RLENGTH)) heads = heads substr(rest, RSTART, RLENGTH)
-  gsub(/\*\*(Draws|Cost|Throws|Source)\.\*\*/, "<p>&")
+  gsub(/\*\*(Draws|Cost|Throws|Source|Range|Error|Bits)\.\*\*/, "<p>&")
 }
 function expect_heads(of) {
   if (!hidden && FILENAME ~ /\/(shape|accept|draft)\/([a-z_]+|rules\/[a-z_]+)\.hpp$/ && heads_of != "**Draws.****Cost.****Throws.****Source.**") {

@@ -113,11 +113,39 @@ TEST_CASE("exp2 has the same bits on AVX2 and AVX-512") {
   CHECK(differ == 0);
 }
 
-TEST_CASE("exp is 0 below -87 and exp(88) above 88") {
+TEST_CASE("exp2 and exp have the same bits in every lane") {
   for (const Functions& f : of_machine()) {
     CAPTURE(f.name);
-    float x[kLanes] = {0, -87.01f, -1000, -kInf, 88, 89, 1000, kInf, 1};
+    int differ = 0;
+    for (int i = 0; i < 2000; ++i)
+      for (const auto function : {f.exp2, f.exp}) {
+        float x[kLanes];
+        std::fill(x, x + kLanes, -87.0f + 0.0871f * static_cast<float>(i));
+        function(x);
+        for (int k = 1; k < kLanes; ++k)
+          differ += std::bit_cast<std::uint32_t>(x[k]) != std::bit_cast<std::uint32_t>(x[0]);
+      }
+    CHECK(differ == 0);
+  }
+}
+
+TEST_CASE("exp is within 2e-7 from -87 to 88, 0 below and for NaN, and exp(88) above") {
+  for (const Functions& f : of_machine()) {
+    CAPTURE(f.name);
+    double worst = 0;
+    for (int i = 0; i < 20000; ++i) {
+      float y[kLanes], x[kLanes];
+      for (int k = 0; k < kLanes; ++k)
+        x[k] = y[k] = -87.0f + 175.0f * static_cast<float>(i * kLanes + k) / (20000.0f * kLanes);
+      f.exp(y);
+      for (int k = 0; k < kLanes; ++k)
+        worst =
+            std::max(worst, std::abs(static_cast<double>(y[k]) / std::exp(static_cast<double>(x[k])) - 1));
+    }
+    CHECK(worst < 2e-7);
+    float x[kLanes] = {0, -87.01f, -1000, -kInf, 88, 89, 1000, kInf, 1, std::bit_cast<float>(0x7FC00001u)};
     f.exp(x);
+    CHECK(x[9] == 0);
     CHECK(x[0] == 1);
     for (int k = 1; k < 4; ++k) CHECK(x[k] == 0);
     for (int k = 5; k < 8; ++k) CHECK(x[k] == x[4]);

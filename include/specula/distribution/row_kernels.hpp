@@ -1,10 +1,10 @@
 // Softmax kernels for one tile of a row: the part common to all instruction sets.
 //
 // No other file of the library exponentiates rows. A tile is 512 tokens; the caller pads the last one with
-// -infinity. Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of
-// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within 1e-6
-// of the sum of its weights. Sums have one fixed order: 128 columns of 4, each in order, then pairwise
-// halves: 64, 32, ..., 1.
+// -infinity. Numeric contract of every kernel but the reference:
+// **Range.** Finite logits and -infinity; NaN and +infinity make a sum NaN. Weights below 2^-126 are 0.
+// **Error.** Of a weight 4e-7 of exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent; of a sum 1e-6.
+// **Bits.** As AVX2 on AVX-512. Sums have one order: 128 columns of 4, in halves: 64, 32, ..., 1.
 #pragma once
 
 #include <cmath>

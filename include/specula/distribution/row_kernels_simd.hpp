@@ -1,5 +1,5 @@
 // Tile kernels over SIMD vectors, written once for every instruction set. With fused multiply-add all of them
-// do the same operations in the same order, and so give the same bits.
+// do the same operations in the same order, and so give the same bits. Range and error: row_kernels.hpp.
 #pragma once
 
 #include <bit>

@@ -1,7 +1,4 @@
 // Exponentials of SIMD vectors: 2^y for weights of rows, exp for the functions between a decoder's products.
-//
-// Two functions with different contracts: exp2() gives the same bits on AVX2 and AVX-512, and 0 below the
-// normal floats; exp() is bounded on both sides.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +22,10 @@ template <Isa isa>
       Vectors<isa>::multiply_add(p, p, f, Floats{} + kExp2[c] * factor);
 }
 
-/// y = 2^y for y < 126; 0 below -126, and if `bounded` where l < least; NaN for NaN.
+/// y = 2^y.
+/// **Range.** [-126, 126); 0 below, and if `bounded` where l < least; NaN for NaN.
+/// **Error.** Below 4e-7, relative.
+/// **Bits.** The same in every lane, on AVX2 and AVX-512 too.
 template <Isa isa, bool bounded>
 [[gnu::always_inline]] inline void exp2_where(typename Vectors<isa>::Floats& y,
                                               const typename Vectors<isa>::Floats& l,
@@ -75,8 +75,10 @@ template <Isa isa>
   exp2_where<isa, false>(y, y, y);
 }
 
-/// x = exp(x): relative error below 2e-7 for x in [-87, 88]; 0 below, exp(88) above. Polynomial: Cephes,
-/// expf.
+/// x = exp(x). Polynomial: Cephes, expf.
+/// **Range.** [-87, 88]; 0 below and for NaN, exp(88) above.
+/// **Error.** Below 2e-7, relative.
+/// **Bits.** The same in every lane; instruction sets may differ.
 template <Isa isa>
 [[gnu::always_inline]] inline void exp(typename Vectors<isa>::Floats& x) {
   using V = Vectors<isa>;

@@ -92,11 +92,15 @@ TEST_CASE("all lanes give the same results") {
       f.softmax(row.data(), 32);
       for (std::size_t i = 1; i < 32; ++i) CHECK(out[i] == out[0]);
       for (std::size_t i = 1; i < 32; ++i) CHECK((i == 7 || row[i] == row[0]));
+      f.rms_norm(gates.data(), ups.data(), 32, 1e-5f, out.data());
+      for (std::size_t i = 1; i < 32; ++i) CHECK(out[i] == out[0]);
+      f.rotate(gates.data(), ups.data(), ups.data(), 16, 0.25f, out.data());
+      for (std::size_t i = 1; i < 32; ++i) CHECK(out[i] == out[i / 16 * 16]);
     }
   }
 }
 
-TEST_CASE("rms_norm, swiglu and rotate against double") {
+TEST_CASE("rms_norm, swiglu, rotate and similarity against double") {
   specula_test::Random random(23);
   for (const Isa isa : machine_isas()) {
     const Elementwise<float> f(isa);
@@ -123,7 +127,11 @@ TEST_CASE("rms_norm, swiglu and rotate against double") {
       f.rotate(x2.data(), x.data(), w.data(), n, 0.25f, out.data());
       d.rotate(dx2.data(), dx.data(), dw.data(), n, 0.25, dout.data());
       close(2 * size);
+      CHECK(static_cast<double>(f.similarity(x.data(), w.data(), n)) ==
+            doctest::Approx(d.similarity(dx.data(), dw.data(), n)).epsilon(2e-6).scale(1));
     }
+    const std::vector<float> nothing(16);
+    CHECK(f.similarity(nothing.data(), nothing.data(), 16) == 1);
     float gate[16] = {-200, 200, -100, 100, 0}, up[16] = {2, 2, 2, 2, 2}, out[16];
     f.swiglu(gate, up, 16, out);
     CHECK(out[0] == doctest::Approx(0).scale(1));

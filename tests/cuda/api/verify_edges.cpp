@@ -83,6 +83,15 @@ TEST_CASE("exponents, uniform draws and weights") {
   for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(n) == std::ldexp(1.0, n));
   CHECK(power_of_two(-1023) == 0);
   CHECK(power_of_two(-kInf) == 0);
+  double worst = 0;
+  for (float x = -126; x < 128; x += 0.00097f)
+    worst =
+        std::max(worst, std::abs(static_cast<double>(exp2_fast(x)) / std::exp2(static_cast<double>(x)) - 1));
+  CHECK(worst < 0x1p-22);  // at most two units in the last place
+  CHECK(exp2_fast(-126) == 0x1p-126f);
+  CHECK(exp2_fast(-126.01f) == 0);
+  CHECK(exp2_fast(-kInf) == 0);
+  CHECK(std::isnan(exp2_fast(std::numeric_limits<float>::quiet_NaN())));
   CHECK(uniform(1) == 0x1p-32);
   CHECK(uniform(0xFFFFFFFFu) == 1 - 0x1p-32);
   for (const double base : {0.0, 300.0, 20000.0})
@@ -97,7 +106,7 @@ TEST_CASE("exponents, uniform draws and weights") {
                                Status::ok}}) {
           const double y = (static_cast<double>(logit) - base - 1.234) * inv_t;
           CHECK(std::abs(static_cast<double>(Exponent(distribution).weight(logit)) / std::exp(y) - 1) <
-                8e-7 + 4.8e-7 * std::abs(y));
+                4e-7 + 2.4e-7 * std::abs(y));
         }
       }
 }
