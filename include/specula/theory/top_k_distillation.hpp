@@ -220,9 +220,10 @@ struct TopKDistillation {
   /// +infinity, and on a row without a finite logit (`gradient` is then unspecified), std::invalid_argument
   /// as validate() does and on rows that are empty or of different widths, or a scale that is not finite.
   ///
-  /// Numeric contract for logits up to 100: a probability below 2^-126 counts as 0; a loss is within 2e-6,
-  /// relative, plus 5e-7, and a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of exact ones.
   /// Cost: two reads of each row and a write of the gradient; no allocation.
+  /// **Range.** Logits up to 100; a probability below 2^-126 counts as 0.
+  /// **Error.** Of a loss 2e-6, relative, plus 5e-7; of a gradient 1e-6 of its scale times both weights' sum.
+  /// **Bits.** As those of row_kernels.hpp.
   Loss row(std::span<const float> target, std::span<const float> draft, std::span<float> gradient = {},
            double scale = 1) const {
     return fused(target, draft, gradient, scale);

@@ -34,6 +34,7 @@
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 // NOLINTBEGIN(readability-identifier-naming): CUDA's names
 
@@ -41,12 +42,16 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorNotSupported = 801,
   cudaErrorInvalidClusterSize = 912,
   cudaErrorUnknown = 999
 };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrL2CacheSize = 38,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
@@ -54,8 +59,10 @@ enum cudaDeviceAttr {
 };
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
   cudaFuncAttributeNonPortableClusterSizeAllowed = 14
 };
+constexpr int cudaSharedmemCarveoutMaxShared = 100;
 enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeClusterDimension = 4 };
 
 struct CUstream_st;
@@ -65,8 +72,9 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
+inline constexpr dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;  // a kernel runs as one thread
 struct cudaFuncAttributes {
-  int ptxVersion, maxDynamicSharedSizeBytes;
+  int ptxVersion, maxDynamicSharedSizeBytes, numRegs;
 };
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
@@ -102,7 +110,7 @@ class FakeCuda {
   static constexpr int kNoSuchCluster = -1;
 
   int current = 0;
-  int processors = 132, block_bytes = 227 << 10, processor_bytes = 228 << 10;
+  int processors = 132, block_bytes = 227 << 10, processor_bytes = 228 << 10, cache_bytes = 50 << 20;
   int version = 90, ptx_version = 90;
   bool refuses_16 = false;
   /// The number of clusters of `cluster` blocks that run concurrently; kNoSuchCluster:
@@ -169,6 +177,9 @@ class FakeCuda {
       case cudaDevAttrMultiProcessorCount:
         *out = processors;
         break;
+      case cudaDevAttrL2CacheSize:
+        *out = cache_bytes;
+        break;
       case cudaDevAttrComputeCapabilityMajor:
         *out = version / 10;
         break;
@@ -186,14 +197,14 @@ class FakeCuda {
     return cudaSuccess;
   }
   cudaError_t attributes(cudaFuncAttributes* out, const void* function) {
-    *out = {ptx_version, kernels_[function].shared_bytes};
+    *out = {ptx_version, kernels_[function].shared_bytes, 128};
     return cudaSuccess;
   }
   cudaError_t set_attribute(const void* function, cudaFuncAttribute what, int value) {
     if (what == cudaFuncAttributeMaxDynamicSharedMemorySize) {
       if (value < 0 || value > block_bytes) return cudaErrorInvalidValue;
       kernels_[function].shared_bytes = value;
-    } else {
+    } else if (what == cudaFuncAttributeNonPortableClusterSizeAllowed) {
       if (refuses_16) return cudaErrorInvalidValue;
       kernels_[function].clusters_of_16 = value != 0;
     }
@@ -269,6 +280,11 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* out, Function* function, const c
   auto& cuda = specula_test::FakeCuda::now();
   return cuda.call(
       [&] { return cuda.active_clusters(out, reinterpret_cast<const void*>(function), *config); });
+}
+template <class Function>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, Function*, int threads, std::size_t shared_bytes) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = cuda.active(1, threads, shared_bytes) / cuda.processors, cudaSuccess; });
 }
 /// Calls the kernel once, as one thread would, which shows only the arguments that arrive.
 template <class... Parameters, class... Arguments>

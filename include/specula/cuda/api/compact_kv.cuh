@@ -160,6 +160,11 @@ __global__ void __launch_bounds__(256) compact_kernel(const __grid_constant__ Co
 /// strides, bytes and addresses are multiples of 16 (or else of 4). Errors: cudaErrorInvalidValue for
 /// negative sizes, for a width above 1,500, for arrays that are null or misaligned, and for heads, slots or
 /// layers that overlap.
+/// @code
+/// const PagedRows<BFloat16> states{hidden_states, page_stride, hidden, 0, page_table};  // kept per slot
+/// const SlotRows moved = slot_rows(states, 1, hidden);
+/// compact_slots(paths, pages, &moved, 1, stream);
+/// @endcode
 inline cudaError_t compact_slots(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows* rows,
                                  int parts, cudaStream_t stream) {
   detail::CompactArgs args{paths, pages, {}, 0, 0};
@@ -174,6 +179,13 @@ inline cudaError_t compact_slots(const AcceptedPaths& paths, const SlotPages& pa
 }
 
 /// compact_slots() of a cache's K and V.
+/// @code
+/// const AcceptedPaths paths{results.accepted, results.count, prefix, sequences, max_depth + 1};
+/// const PagedRows<BFloat16> k{k_cache, page_stride, token_stride, head_stride, page_table};
+/// const PagedRows<BFloat16> v{v_cache, page_stride, token_stride, head_stride, page_table};
+/// compact_kv(paths, pages, slot_rows(k, kv_heads, 128, layers, layer_stride),
+///            slot_rows(v, kv_heads, 128, layers, layer_stride), stream);
+/// @endcode
 inline cudaError_t compact_kv(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows& keys,
                               const SlotRows& values, cudaStream_t stream) {
   const SlotRows rows[] = {keys, values};

@@ -183,6 +183,16 @@ cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity
 /// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L), a stride that is neither 0 nor at
 /// least V, an array that is null or misaligned, and a workspace that is null, misaligned or smaller than
 /// workspace_bytes(plan). Source: GLIDE with a CAPE (Du et al. 2024), section 3.2.
+/// @code
+/// CapePlan<BFloat16> plan;  // once
+/// make_cape_plan(&plan, CapeCapacity{sequences, /*length*/ 4, /*budget*/ 32, vocab}, device);
+/// const DraftRows<BFloat16> rows{draft_logits, vocab};
+/// for (int step = 0; step < 4; ++step) {
+///   // here the draft runs: on the roots at step 0, then on step - 1 of `spine`
+///   cape_step(plan, step, roots, rows, spine, memory, workspace_bytes(plan), stream);
+/// }
+/// cape_finish(plan, roots, grown, status, memory, workspace_bytes(plan), stream);
+/// @endcode
 template <class Element>
 cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& roots,
                       const DraftRows<Element>& rows, const CapeSpine& out, void* workspace,

@@ -292,6 +292,18 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const Dynamic
 /// Errors: cudaErrorInvalidValue for a level that is not in [0, E], a stride that is neither 0 nor at least
 /// V, an array that is null (those of `out` may be at level E) or misaligned, and a workspace that is null,
 /// misaligned or smaller than workspace_bytes(plan). Source: EAGLE-2 (Li et al. 2024).
+/// @code
+/// DynamicTreePlan<BFloat16> plan;  // once
+/// DynamicTreeCapacity capacity;    // as published: the 10 best tokens of a row, 5 levels, 59 draft tokens
+/// capacity.sequences = sequences, capacity.vocab = vocab;
+/// make_dynamic_tree_plan(&plan, capacity, device);
+/// const DraftRows<BFloat16> rows{draft_logits, vocab};
+/// for (int level = 0; level <= plan.expansions; ++level) {
+///   // here the draft runs: on the roots at level 0, then on level - 1 of `levels`
+///   dynamic_tree_step(plan, level, roots, rows, levels, memory, workspace_bytes(plan), stream);
+/// }
+/// dynamic_tree_rerank(plan, roots, grown, status, memory, workspace_bytes(plan), stream);
+/// @endcode
 template <class Element>
 cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
                               const DraftRows<Element>& rows, const DraftLevels& out, void* workspace,

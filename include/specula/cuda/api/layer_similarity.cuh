@@ -314,6 +314,15 @@ inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCa
 /// specula::MeasuresSimilarity. Cost: one read of both streams, one launch. Errors: cudaErrorInvalidValue
 /// where layers are not among the plan's, an array is null or misaligned, or rows overlap; else the launch's
 /// error. Source: the skipping rules of Metel et al. 2024 (Draft on the Fly).
+/// @code
+/// SimilarityPlan plan;  // once
+/// make_similarity_plan(&plan, SimilarityCapacity{tokens, sequences, layers, hidden}, device);
+/// // in prefill, after the attention of a layer; or after the last, if the streams of all layers are kept
+/// measure_similarity(plan, before, after, SimilarityTokens{begin, hidden, hidden, layer}, sums, stream);
+/// const SimilarityTokens of_all{begin, hidden, hidden, 0, layers};
+/// measure_similarity_of_layers(plan, befores, afters, of_all, sums, stream);
+/// similarity_means(plan, sums, means, ended, stream);
+/// @endcode
 template <class Element>
 cudaError_t measure_similarity(const SimilarityPlan& plan, const Element* before, const Element* after,
                                SimilarityTokens tokens, SimilaritySum* sums, cudaStream_t stream) {

@@ -334,6 +334,13 @@ inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& 
 /// detail::SuffixSearch. Errors: cudaErrorInvalidValue where an array is null (`bigram` may be) or
 /// misaligned, or rows overlap; else the launch's error. Sources: Chen et al. 2024 (Cascade Speculative
 /// Drafting), section 3.3; Saxena 2023 (prompt lookup decoding): max_match = 3 or so.
+/// @code
+/// MaxGramPlan plan;  // once
+/// MaxGramOptions options;
+/// options.max_match = 3;  // prompt lookup; 0, the default: Max-Gram
+/// make_max_gram_plan(&plan, MaxGramCapacity{sequences, text_stride, vocab}, options);
+/// max_gram(plan, MaxGramBatch{texts, text_stride, length, bigram, draft_token, count, match}, stream);
+/// @endcode
 inline cudaError_t max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch, cudaStream_t stream) {
   if (!detail::is_max_gram(plan, batch)) return cudaErrorInvalidValue;
   const detail::MaxGramArgs args{batch, plan.options, plan.capacity.vocab, plan.capacity.tokens};

@@ -168,6 +168,15 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
 /// and the device. One launch. Cost: one read of each row, and one tile per draw; a cut reads again the tiles
 /// that reach its threshold. Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned
 /// arrays, and strides with which rows of outputs overlap; else the launch's error.
+/// @code
+/// SamplePlan<BFloat16> plan;  // once
+/// make_sample_plan(&plan, rows, /*draws*/ 1, vocab, device);
+/// SampleArgs<BFloat16> args{};
+/// args.logits = logits, args.stride = vocab;
+/// args.seed = seed, args.params = params, args.position = position;
+/// args.token = token, args.stats = row_stats;
+/// sample(plan, args, stream);
+/// @endcode
 template <class Element>
 cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
   if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;

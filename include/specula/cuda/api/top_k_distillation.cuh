@@ -287,12 +287,21 @@ cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* pl
 /// elsewhere the loss is infinite: a status, as are NaN, +infinity, rows without a finite logit, and a scale
 /// that is not finite.
 ///
-/// Numeric contract, as the CPU's, for logits up to 100: a probability below 2^-126 counts as 0; a loss is
-/// within 2e-6, relative, plus 5e-7, a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of
-/// exact ones, before it is rounded to its type. Independent of the batch and of the launch. Cost: two reads
-/// of each row, and a third one of no more than k tiles of the target's; a write of the gradient; one launch
-/// of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient` and `scale` may be)
-/// or misaligned, or rows overlap; else the launch's error. Source: HASS (Zhang et al. 2024), section 3.1.
+/// Cost: two reads of each row, and a third one of no more than k tiles of the target's; a write of the
+/// gradient; one launch of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient`
+/// and `scale` may be) or misaligned, or rows overlap; else the launch's error. Source: HASS (Zhang et al.
+/// 2024), section 3.1.
+/// **Range.** Logits up to 100; a probability below 2^-126 counts as 0.
+/// **Error.** Of a loss 2e-6, relative, plus 5e-7; of a gradient, before it is rounded, 1e-6 of its
+/// scale times the sum of both weights.
+/// **Bits.** Independent of the batch and of the launch.
+/// @code
+/// DistillationPlan<BFloat16, BFloat16, BFloat16> plan;  // once
+/// make_distillation_plan(&plan, {rows, vocab}, TopKDistillation{/*k*/ 10, /*weight*/ 1, 0.1}, device);
+/// const DistillationRows<BFloat16, BFloat16, BFloat16> batch{  // the gradient overwrites the draft's logits
+///     target_logits, vocab, draft_logits, vocab, draft_logits, vocab, scale, loss, status};
+/// top_k_distillation(plan, batch, stream);
+/// @endcode
 template <class Target, class Draft, class Gradient>
 cudaError_t top_k_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
                                const DistillationRows<Target, Draft, Gradient>& rows, cudaStream_t stream) {

@@ -22,6 +22,17 @@ cudaError_t make_tree_attention_plan(TreeAttentionPlan<Element, kHead, Stored>* 
 
 /// tree_attention_mma() or tree_attention_wgmma(), whichever the plan is for: the same function up to
 /// rounding.
+/// @code
+/// TreeAttentionPlan<BFloat16, 128> plan;  // once; for a cache of 8 bits <BFloat16, 128, Float8E4M3>
+/// make_tree_attention_plan(&plan, attention_capacity, device);
+/// const Workspace workspace{parts, part_bytes(plan), counters, counter_bytes(plan)};
+/// zero_counters(workspace, stream);
+/// TreeAttentionArgs<BFloat16> args{};
+/// args.q = q, args.out = out, args.q_stride = args.out_stride = query_heads * 128;
+/// args.kv = cache, args.begin = begin, args.mask = mask, args.words = mask_words(max_nodes);
+/// args.scale = 0.08838835f;  // 1 / sqrt(128)
+/// tree_attention(plan, args, workspace, stream);
+/// @endcode
 template <class Element, int kHead, class Stored>
 cudaError_t tree_attention(const TreeAttentionPlan<Element, kHead, Stored>& plan,
                            const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,

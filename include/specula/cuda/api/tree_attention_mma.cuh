@@ -93,6 +93,11 @@ cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Store
 /// different values deadlock. Errors: cudaErrorInvalidValue for a null or misaligned array, a stride below a
 /// row, `words` for fewer nodes than the plan's, a workspace that is too small, or an option out of range;
 /// cudaErrorInvalidDevice where the plan's device is not the current one; else the driver's error.
+/// @code
+/// TreeAttentionPlan<BFloat16, 128> plan;  // workspace and arguments as in the example of tree_attention()
+/// make_tree_attention_mma_plan(&plan, attention_capacity, device);
+/// tree_attention_mma(plan, attention_args, workspace, stream);
+/// @endcode
 template <class Element, int kHead, class Stored = Element>
 cudaError_t tree_attention_mma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
                                const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,

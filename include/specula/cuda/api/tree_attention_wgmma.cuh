@@ -99,6 +99,11 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Sto
 /// As tree_attention_mma(), in every argument, with a plan of make_tree_attention_wgmma_plan(). Results
 /// differ from its by rounding alone. Bytes are widened by the warps that copy them, in shared memory. Cost:
 /// one read of K and V for every 64 or 128 packed rows; one launch.
+/// @code
+/// TreeAttentionPlan<BFloat16, 128> plan;  // workspace and arguments as in the example of tree_attention()
+/// make_tree_attention_wgmma_plan(&plan, attention_capacity, device);
+/// tree_attention_wgmma(plan, attention_args, workspace, stream);
+/// @endcode
 template <class Element, int kHead, class Stored = Element>
 cudaError_t tree_attention_wgmma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
                                  const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,

@@ -69,6 +69,11 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 /// alone. No output may overlap an input. Cost: one launch with one block per tree and 4 bytes of shared
 /// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue for
 /// sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
+/// @code
+/// TreeLinks links;  // what is null is not written
+/// links.depth = depth, links.ancestors = ancestors;
+/// tree_links(sequences, max_nodes, begin, parent, links, stream);
+/// @endcode
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                               const TreeLinks& out, cudaStream_t stream) {
   if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;

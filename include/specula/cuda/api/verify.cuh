@@ -87,6 +87,13 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
 /// Verifies a batch by the plan's rule, which says what is accepted and what it costs. One launch; nothing is
 /// allocated. Errors: cudaErrorInvalidValue for a plan that was not made and for null or misaligned arrays;
 /// else the launch's error.
+/// @code
+/// RejectionPlan<BFloat16, LogitsDraft<BFloat16>> plan;  // once; likewise TraversalPlan
+/// make_verify_plan(&plan, VerifyCapacity{sequences, max_nodes, max_depth, vocab}, device);
+/// const TargetRows<BFloat16> target{target_logits, vocab, nullptr, params};
+/// const LogitsDraft<BFloat16> draft{draft_logits, vocab, row_stats};  // statistics as sample() writes them
+/// verify_trees(plan, trees, target, draft, results, stream);
+/// @endcode
 template <class Rule, class Element, class Draft>
 cudaError_t verify_trees(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
                     const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
@@ -100,6 +107,11 @@ cudaError_t verify_trees(const VerifyPlan<Rule, Element, Draft>& plan, const Tre
                         plan.scan.threads, plan.scan.shared_bytes, stream, args);
 }
 /// The same for chains alone: also cudaErrorInvalidValue unless `trees.parent` is null.
+/// @code
+/// BlockPlan<BFloat16, ProbsDraft> plan;  // once
+/// make_verify_plan(&plan, capacity, device);
+/// verify_trees(plan, chains, target_rows, ProbsDraft{draft_probs, vocab}, results, stream);
+/// @endcode
 template <class Element, class Draft>
 cudaError_t verify_trees(const BlockPlan<Element, Draft>& plan, const Trees& trees,
                     const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,

@@ -103,6 +103,13 @@ cudaError_t make_verify_plan(MatchingPlan<Rule, Element>* plan, const VerifyCapa
 /// Verifies a batch by the plan's rule, which says what is accepted and what it costs. One launch; nothing is
 /// allocated. Errors: cudaErrorInvalidValue for a plan that was not made, for null or misaligned arrays, and
 /// for a workspace that is too small; else the launch's error.
+/// @code
+/// SampleAndMatchPlan<BFloat16> plan;  // once; likewise GreedyPlan
+/// make_verify_plan(&plan, capacity, device);
+/// const Workspace workspace{parts, part_bytes(plan), counters, counter_bytes(plan)};
+/// zero_counters(workspace, stream);
+/// verify_trees(plan, trees, target_rows, results, workspace, stream);
+/// @endcode
 template <class Rule, class Element>
 cudaError_t verify_trees(const MatchingPlan<Rule, Element>& plan, const Trees& trees,
                     const TargetRows<Element>& target, const VerifyResults& out, const Workspace& workspace,

@@ -253,6 +253,10 @@ __global__ void __launch_bounds__(32, 1)
 /// Errors: cudaErrorInvalidValue where a number is below 1, first_token no multiple of 512 from 0 on,
 /// tiles_of_shard less than this shard's, an array null or misaligned, or rows overlap; else the launch's
 /// error.
+/// @code
+/// const ShardRows<BFloat16> mine{logits, tokens, first_token, tokens, params};  // (N, tokens) of this GPU
+/// shard_partials(trees, mine, sequences, nodes, tiles_of_shard, my_tiles, my_child_logits, stream);
+/// @endcode
 template <class Element>
 cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, int sequences, int nodes,
                            int tiles_of_shard, TilePartial* tiles, float* child_logits, cudaStream_t stream) {
@@ -266,11 +270,16 @@ cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, i
 }
 
 /// The verification result from gathered partials, on every GPU alike, whatever the number of shards: as
-/// verify_trees() by a plan of the same rule and of chosen draft tokens. Rows of `out` have max_depth + 1 elements.
-/// A cut is refused (Status::truncation_is_not_sharded): its threshold would take another exchange, as drawn
-/// draft tokens would. `params`, (B), are those that the partials were made with; null: temperature 1. Greedy
-/// does not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
-/// and fewer tiles than the vocabulary has; else the launch's error.
+/// verify_trees() by a plan of the same rule and of chosen draft tokens. Rows of `out` have max_depth + 1
+/// elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take another exchange,
+/// as drawn draft tokens would. `params`, (B), are those of the partials; null: temperature 1. Greedy does
+/// not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays, and
+/// fewer tiles than the vocabulary has; else the launch's error.
+/// @code
+/// // after an all-gather, in the same stream, of my_tiles and of my_child_logits
+/// const GatheredPartials gathered{all_tiles, all_child_logits, shards, tiles_of_shard};
+/// decide(ShardedRule::sample_and_match, capacity, nodes, trees, params, gathered, results, stream);
+/// @endcode
 inline cudaError_t decide(ShardedRule rule, const VerifyCapacity& capacity, int nodes, const Trees& trees,
                           const SamplingParams* params, const GatheredPartials& gathered,
                           const VerifyResults& out, cudaStream_t stream) {
