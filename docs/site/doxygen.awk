@@ -3,10 +3,22 @@
 # - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.
 # - A concept's definition with its comments, which Doxygen drops, is part of its documentation.
 # - Indented lines after an empty one are code or a formula: Markdown wants them further in.
+# - A header that is documented says which tests include it (SPECULA_TESTED_BY: what tested_by.awk wrote) in place of #pragma
+#   once, and is listed if no test has its name.
 # - Shapes, rules and drafters say **Draws.**, **Cost.**, **Throws.**, **Source.**, in this order: each begins a paragraph.
 FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
 head && /^\/\// { sub(/^\/\//, "///") }
 /^[^\/]/ { head = 0 }
+
+BEGIN { while ((getline row < ENVIRON["SPECULA_TESTED_BY"]) > 0) { split(row, cells, "\t"); tests[cells[1]] = cells[2] } }
+/^#pragma once$/ && file {
+  own = FILENAME
+  sub(/include\/specula\//, "tests/", own)
+  sub(/\.[a-z]+$/, ".cpp", own)
+  if ((getline row < own) >= 0) $0 = "/// <p>**Tested by** " substr(own, match(own, /tests\/[^.]*\.cpp$/)) (tests[file] ? ", and included by " tests[file] : "") "."
+  else $0 = "/// @xrefitem untested \"No test of its own name\" \"Headers without a test of their own name\" " (tests[file] ? "Included by " tests[file] : "No test that is built here includes it") "."
+  close(own)
+}
 
 /^namespace .*detail.* \{$/ { hidden = 1; $0 = $0 "  /** @cond */" }
 /^\}  \/\/ namespace .*detail/ { hidden = 0; sub(/^\}/, "/** @endcond */ }") }

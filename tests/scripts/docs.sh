@@ -78,6 +78,19 @@ struct Line {
 
 }  // namespace specula
 END
+mkdir -p "$tree/tests/run" "$tree/build/dev"
+touch "$tree/tests/run/thing.cpp" "$tree/tests/run/other.cpp"
+cat >"$tree/build/dev/build.ninja" <<'END'
+rule cc
+  command = printf '%s: %s %s\n' $out $in '$headers' >$out.d && touch $out
+  depfile = $out.d
+  deps = gcc
+build thing.o: cc ../../tests/run/thing.cpp
+  headers = ../../include/specula/run/thing.hpp
+build other.o: cc ../../tests/run/other.cpp
+  headers = ../../include/specula/run/thing.hpp ../../include/specula/shape/line.hpp
+END
+ninja -C "$tree/build/dev" >/dev/null
 sed -i '/| --- |/,/a GPU/d' "$tree/docs/site/reference.dox"  # which names the library's types
 export SPECULA_ROOT=$tree
 docs=("$root/scripts/docs" --check "$site")
@@ -96,7 +109,9 @@ holds docs/data.json figures
 holds reference/conceptspecula_1_1Sized.html 'its comment is shown'
 holds reference/structspecula_1_1Thing.html 'void&#160;.*scale</[ab]> (int much)'
 holds reference/structspecula_1_1Line.html '<p *><b>Draws.</b> Nothing. *</p>' '^<p *><b>Cost.</b> One call' '^<p *><b>Source'
-holds reference/thing_8hpp.html 'What this header is for'
+holds reference/thing_8hpp.html 'What this header is for' 'Tested by</b> tests/run/thing.cpp, and included by run/other\.'
+holds reference/line_8hpp.html 'No test of its own name' 'Included by run/other\.'
+holds reference/untested.html 'line.hpp'
 if [ -e "$site/reference/structspecula_1_1detail_1_1Hidden.html" ]; then echo 'FAILED: detail is shown'; failed=1; fi
 
 # breaks FILE SED REGEX: after this edit of a file, scripts/docs fails with this message.
