@@ -1,5 +1,5 @@
-// What the examples in the docblocks of cuda/api/ take as given: sizes, a stream, arrays on the device, and what other
-// examples have made. Only declared: the examples are compiled, not linked.
+// What the examples in the docblocks of cuda/api/ take as given: sizes, a stream, arrays on the device, and
+// what other examples have made. Only declared: the examples are compiled, not linked.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -13,10 +13,12 @@ namespace specula {
 namespace cuda {
 
 extern cudaStream_t stream;
-extern int device, sequences, max_nodes, max_depth, nodes, rows, tokens, first_token, vocab, layers, layer, hidden, query_heads,
-    kv_heads, shards, tiles_of_shard, text_stride, page_stride, token_stride, head_stride, layer_stride;
+extern int device, sequences, max_nodes, max_depth, nodes, rows, tokens, first_token, vocab, layers, layer,
+    hidden, query_heads, kv_heads, shards, tiles_of_shard, text_stride, page_stride, token_stride,
+    head_stride, layer_stride;
 
-extern BFloat16 *logits, *target_logits, *draft_logits, *hidden_states, *k_cache, *v_cache, *before, *after, *q, *out;
+extern BFloat16 *logits, *target_logits, *draft_logits, *hidden_states, *k_cache, *v_cache, *before, *after,
+    *q, *out;
 extern float *draft_probs, *means, *loss, *scale, *my_child_logits, *all_child_logits;
 extern const BFloat16 **befores, **afters;
 extern std::uint64_t *seed, *mask, *ancestors;

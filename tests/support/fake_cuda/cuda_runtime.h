@@ -72,7 +72,7 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-inline constexpr dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;  // a kernel runs as one thread
+inline constexpr dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;  // of one thread
 struct cudaFuncAttributes {
   int ptxVersion, maxDynamicSharedSizeBytes, numRegs;
 };
@@ -282,9 +282,11 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* out, Function* function, const c
       [&] { return cuda.active_clusters(out, reinterpret_cast<const void*>(function), *config); });
 }
 template <class Function>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, Function*, int threads, std::size_t shared_bytes) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, Function*, int threads,
+                                                          std::size_t shared_bytes) {
   auto& cuda = specula_test::FakeCuda::now();
-  return cuda.call([&] { return *out = cuda.active(1, threads, shared_bytes) / cuda.processors, cudaSuccess; });
+  return cuda.call(
+      [&] { return *out = cuda.active(1, threads, shared_bytes) / cuda.processors, cudaSuccess; });
 }
 /// Calls the kernel once, as one thread would, which shows only the arguments that arrive.
 template <class... Parameters, class... Arguments>

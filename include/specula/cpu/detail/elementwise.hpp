@@ -1,5 +1,5 @@
 // Elementwise operations of a decoder: RMS norm, softmax weights, SiLU, RoPE, cosine similarity. For float
-// they run in blocks of 16 lanes, with padded buffers in place of a remainder loop. For double they are loops.
+// they run in blocks of 16 lanes, with padded buffers in place of a remainder loop. For double: loops.
 // **Range.** Finite values, and -infinity in softmax, whose weights below exp(-87) are 0.
 // **Error.** 2e-6 of 1 + |value|; of softmax, relative: weights 2e-7, 1 / sum 1e-5.
 // **Bits.** A value's depend neither on its place nor on the padding; instruction sets may differ.
