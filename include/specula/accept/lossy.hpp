@@ -11,7 +11,7 @@
 namespace specula {
 
 /// A rule that the caller allows to be lossy: the text need not have the target's distribution.
-/// **Draws.** As `Rule`. **Cost.** As `Rule`. **Throws.** As `Rule`, but for shared noise.
+/// **Draws.** As `Rule`. **Cost.** As `Rule`. **Throws.** As `Rule`, but not for shared noise.
 /// **Source.** That of `Rule`.
 template <class Rule>
 struct AcceptLossy : Rule {
