@@ -129,9 +129,9 @@ void verification(benchmark::State& state, const SamplingParams& params) {
   for (auto _ : state) {
     const Case& c = cases[at++ % kCases];
     auto begin = Clock::now();
-    Sampling{}.decide(*c.tree,
-                      TargetDistributions({c.rows.data(), kNodes, kVocab, kVocab}, params, workspace), rng,
-                      result);
+    decide_checked(Sampling{}, *c.tree,
+                   TargetDistributions({c.rows.data(), kNodes, kVocab, kVocab}, params, workspace), rng,
+                   result);
     double spent = seconds(begin);
     positions += result.accepted_count() + 1;
     own.push_back(spent / (result.accepted_count() + 1));

@@ -58,9 +58,9 @@ void accept_half(const TokenTree& tree, VerifyResult& result) {
 
 template <class S, Drafter D>
 void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows) {
-  ProposalBuilder tree(drafter.vocab_size(), shape.max_nodes(),
-                       S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
-  if constexpr (ReservesWorkspace<S>) shape.reserve();
+  ProposalBuilder tree(drafter.vocab_size(), shape.nodes().most,
+                       S::kind == ProposalKind::deterministic ? 0 : shape.nodes().most);
+  if constexpr (Reserves<S>) shape.reserve({});
   PhiloxRandom rng(1);
   const std::vector<Token> context{1, 2, 3};
   VerifyResult result;
@@ -68,7 +68,7 @@ void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows
   std::int64_t nodes = 0;
   for (auto _ : state) {
     tree.reset(1, ++position);
-    shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes()}, tree, rng);
+    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most}, tree, rng);
     nodes += tree.size() - 1;
     benchmark::DoNotOptimize(tree.tokens().data());
     if constexpr (LearnsFromRounds<S>) {

@@ -170,13 +170,15 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
   const auto verify = [&](const Case& c) {
-    rule.decide(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), rng,
-                result);
+    decide_checked(rule, *c.tree,
+                   TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), rng,
+                   result);
   };
   for (Case& c : cases) {
     Repeats counting{rng};
-    rule.decide(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace),
-                counting, result);
+    decide_checked(rule, *c.tree,
+                   TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), counting,
+                   result);
     const std::int32_t accepted = result.accepted_count(), draft_tokens = nodes - 1;
     c.target_rows = accepted + 1;
     c.draft_rows = 0;
@@ -265,12 +267,12 @@ void favour_draft_tokens(Case& c, std::uint64_t seed) {
 /// rule reads, and `draft_tokens` those of the proposal.
 template <class Rule, class Shape>
 void rule(benchmark::State& state, Rule by, Shape shape) {
-  const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = shape.max_nodes();
+  const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = shape.nodes().most;
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t count = case_count(2 * v * static_cast<std::size_t>(nodes) * sizeof(float));
   PhiloxRandom rng{7};
   const std::vector<Token> context{1, 2, 3};
-  if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
+  if constexpr (Reserves<std::remove_cvref_t<decltype(shape)>>) shape.reserve({});
   std::vector<Case> cases(count);
   for (std::size_t i = 0; i < count; ++i) {
     Case& c = cases[i];
@@ -290,9 +292,9 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   for (auto _ : state) {
     const Case& c = cases[at++ % count];
     const auto begin = Clock::now();
-    by.decide(*c.tree,
-              TargetDistributions({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace), rng,
-              result);
+    decide_checked(by, *c.tree,
+                   TargetDistributions({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace),
+                   rng, result);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     benchmark::DoNotOptimize(result.next_token);
     own.push_back(seconds / static_cast<double>(result.accepted.size()));

@@ -47,7 +47,7 @@ function expect_heads(of) {
   }
 }
 /^(class|struct) [A-Za-z]+( |$)/ { type = $2; heads_of = heads }
-/^ +static constexpr ProposalKind kind =|lossless_for\(ProposalKind|^  void sync\(Tokens|^class .* : public [A-Za-z:]*Drafter</ { if (type) expect_heads(type); type = "" }
+/^ +static constexpr ProposalKind kind =|lossless_for\(ProposalKind[ )]|^  void sync\(Tokens|^class .* : public [A-Za-z:]*Drafter</ { if (type) expect_heads(type); type = "" }
 /^SPECULA_HD void [a-z_]+\(Verifier& verifier(\)|, double)/ { heads_of = heads; expect_heads($3) }
 
 /^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }

@@ -101,7 +101,8 @@ class Speculation {
     forward(weights_, cache, tree_.tokens().data(), tree_.parents().data(), tree_.size(), logits_);
 
     const specula::LogitsView rows{logits_, tree_.size(), kVocab, kStride};
-    specula::Rejection{}.decide(tree_, specula::TargetDistributions(rows, params_, workspace_), rng, result_);
+    specula::decide_checked(specula::Rejection{}, tree_,
+                            specula::TargetDistributions(rows, params_, workspace_), rng, result_);
 
     // parents come before children: no slot is lost
     for (std::size_t i = 0; i < result_.accepted.size(); ++i) {

@@ -42,7 +42,8 @@ TEST_CASE("ties go to the lowest token, at every position of a row of several ti
     for (std::size_t first = 0; first < 1299; first += 13) {
       std::vector<float> row(1300, -2.0f);
       row[first] = row[first + 1] = row[1299] = 3.0f;
-      Greedy{}.decide(tree, TargetDistributions({row.data(), 1, 1300, 1300}, {}, workspace), rng, out);
+      decide_checked(Greedy{}, tree, TargetDistributions({row.data(), 1, 1300, 1300}, {}, workspace), rng,
+                     out);
       CHECK(out.next_token == static_cast<Token>(first));
     }
   }
@@ -57,11 +58,11 @@ TEST_CASE("a bad row is an error that names the node; a row off the path is neve
   VerifyWorkspace workspace(3, 3);
   PhiloxRandom rng(0);
   VerifyResult out;
-  Greedy{}.decide(tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out);
+  decide_checked(Greedy{}, tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 2});
   CHECK(out.next_token == 0);
   rows[7] = NAN;
   CHECK_THROWS_WITH(
-      Greedy{}.decide(tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out),
+      decide_checked(Greedy{}, tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out),
       "the target's row after node 2: a row of logits holds NaN or +infinity at token 1");
 }

@@ -64,7 +64,7 @@ Run run_of(ToyModel& target, Rule rule, const SamplingParams& params, D drafter,
 struct Quitter {
   static constexpr ProposalKind kind = ProposalKind::shared;
   bool quiet = false;
-  std::int32_t max_nodes() const { return 3; }
+  NodeCounts nodes() const { return {3}; }
   void reset() { quiet = false; }
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {
     quiet = tree.size() == 3 && result.accepted_count() == 0 && tree.token(2) == 0;
@@ -201,8 +201,8 @@ TEST_CASE(
   VerifyWorkspace workspace(3, 4);
   PhiloxRandom rng(1);
   VerifyResult out;
-  GumbelCoupling{}.decide(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
-                          rng, out);
+  decide_checked(GumbelCoupling{}, tree,
+                 TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace), rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 1});
   CHECK(out.next_token == 0);
 }

@@ -28,12 +28,12 @@ TEST_CASE("accept_lossy: a rule that reads q takes a proposal drawn with the tar
   VerifyWorkspace workspace(4, 2);
   const TargetDistributions target({rows.data(), 2, 4, 4}, {}, workspace);
   VerifyResult out;
-  CHECK_THROWS_AS(Rejection{}.decide(tree, target, rng, out), std::invalid_argument);
-  accept_lossy(Rejection{}).decide(tree, target, rng, out);
+  CHECK_THROWS_AS(decide_checked(Rejection{}, tree, target, rng, out), std::invalid_argument);
+  decide_checked(accept_lossy(Rejection{}), tree, target, rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 1});  // q is p
   VerifyResult plain, lossy;
-  Greedy{}.decide(tree, target, rng, plain);
-  accept_lossy(Greedy{}).decide(tree, target, rng, lossy);
+  decide_checked(Greedy{}, tree, target, rng, plain);
+  decide_checked(accept_lossy(Greedy{}), tree, target, rng, lossy);
   CHECK(lossy.accepted == plain.accepted);
   CHECK(lossy.next_token == plain.next_token);
 }

@@ -56,8 +56,9 @@ struct OneDraftToken {
     rows.insert(rows.end(), p.begin(), p.end());
     VerifyWorkspace workspace(tree.vocab(), 2);
     VerifyResult out;
-    Rejection{}.decide(
-        tree, TargetDistributions({rows.data(), 2, tree.vocab(), tree.vocab()}, params, workspace), rng, out);
+    decide_checked(Rejection{}, tree,
+                   TargetDistributions({rows.data(), 2, tree.vocab(), tree.vocab()}, params, workspace), rng,
+                   out);
     return out;
   }
   Token draw(double uniform) {
@@ -133,7 +134,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
   VerifyWorkspace workspace(64, 41);
   PhiloxRandom rng(3);
   VerifyResult out;
-  Rejection{}.decide(tree, TargetDistributions({rows.data(), 41, 64, 64}, {}, workspace), rng, out);
+  decide_checked(Rejection{}, tree, TargetDistributions({rows.data(), 41, 64, 64}, {}, workspace), rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 40});
 }
 
@@ -173,8 +174,8 @@ TEST_CASE("point masses against point masses") {
   for (const double uniform : {0.0, 0.5, kLargest}) {
     Fixed fixed{uniform};
     VerifyResult out;
-    Rejection{}.decide(tree, TargetDistributions({rows.data(), 3, 4, 4}, {.temperature = 0}, workspace),
-                       fixed, out);
+    decide_checked(Rejection{}, tree,
+                   TargetDistributions({rows.data(), 3, 4, 4}, {.temperature = 0}, workspace), fixed, out);
     CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is always accepted, 3 always rejected
     CHECK(out.next_token == 0);
   }
@@ -202,7 +203,7 @@ TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
     VerifyWorkspace workspace(5, 4);
     PhiloxRandom rng(4);
     VerifyResult out;
-    Rejection{}.decide(tree, TargetDistributions({row.data(), 1, 5, 5}, {}, workspace), rng, out);
+    decide_checked(Rejection{}, tree, TargetDistributions({row.data(), 1, 5, 5}, {}, workspace), rng, out);
     CHECK(out.accepted == std::vector<NodeId>{0});
     detail::RowScan scan(5);
     CHECK(out.next_token ==
@@ -214,7 +215,7 @@ TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
     one.draw(0, one.store(0, std::span<const float>(rows).first(1), {}), rng);
     one.choose(1, 0, 1);
     VerifyWorkspace small(1, 3);
-    Rejection{}.decide(one, TargetDistributions({rows.data(), 3, 1, 1}, {}, small), rng, out);
+    decide_checked(Rejection{}, one, TargetDistributions({rows.data(), 3, 1, 1}, {}, small), rng, out);
     CHECK(out.accepted == std::vector<NodeId>{0, 1, 2});
     CHECK(out.next_token == 0);
   }

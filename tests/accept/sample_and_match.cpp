@@ -61,8 +61,8 @@ TEST_CASE("of two children with the same token, the first is accepted") {
   VerifyWorkspace workspace(3, 4);
   PhiloxRandom rng(1);
   VerifyResult out;
-  SampleAndMatch{}.decide(tree, TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace),
-                          rng, out);
+  decide_checked(SampleAndMatch{}, tree,
+                 TargetDistributions({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace), rng, out);
   CHECK(out.accepted == std::vector<NodeId>{0, 1});
   CHECK(out.next_token == 0);
 }

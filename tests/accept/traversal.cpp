@@ -109,8 +109,8 @@ TEST_CASE(
       VerifyResult result;
       do {
         rng.begin();
-        rule.decide(
-            it.tree,
+        decide_checked(
+            rule, it.tree,
             TargetDistributions(it.view(), i % 3 ? SamplingParams{} : SamplingParams{.top_k = 2}, workspace),
             rng, result);
         out[{result.accepted, result.next_token}] += rng.weight();
@@ -262,7 +262,7 @@ TEST_CASE("a workspace for fewer nodes is an error") {
   VerifyResult out;
   const std::vector<float> rows(6);
   CHECK_THROWS_WITH_AS(
-      Traversal{}.decide(tree, TargetDistributions({rows.data(), 2, 3, 3}, {}, workspace), rng, out),
+      decide_checked(Traversal{}, tree, TargetDistributions({rows.data(), 2, 3, 3}, {}, workspace), rng, out),
       "TargetDistributions: a proposal of 2 nodes, a workspace for 1", std::invalid_argument);
 }
 

@@ -62,6 +62,7 @@ struct OtherHead : ToyModel {
   using ToyModel::ToyModel;
   using TargetFeatures = FeaturesView<double>;
   Conditioning conditioned_on() const { return Conditioning::features; }
+  bool keeps_speculation() const { return false; }
   void set_target_state(const FeaturesView<double>&) {}
 };
 

@@ -57,13 +57,11 @@ struct Told {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::vector<int>* calls;
   std::int32_t length = 3;
-  std::int32_t max_nodes() const { return 4; }
-  std::int32_t least_nodes() const { return 3; }
-  std::int32_t draft_nodes() const { return 9; }
+  NodeCounts nodes() const { return {.most = 4, .least = 3, .drafted = 9}; }
   void validate() const {
     if (length > 3) throw std::invalid_argument("Told: length");
   }
-  void reserve() { calls->push_back(1); }
+  void reserve(const Sizes&) { calls->push_back(1); }
   void reset() { calls->push_back(2); }
   void propose(AnyDrafter&, const ProposeContext&, ProposalBuilder&, PhiloxRandom&) { calls->push_back(3); }
   void learn(const TokenTree&, const VerifyResult&, const Timing&) { calls->push_back(4); }
@@ -87,12 +85,12 @@ TEST_CASE("optional members of a type-erased shape are called if it has them") {
   std::vector<int> calls;
   using Shape = AnyShape<AnyDrafter, ProposalKind::deterministic>;
   const Shape plain(Chain<>{.length = 4}), told(Told{.calls = &calls});
-  CHECK(plain.max_nodes() == 5);
-  CHECK(plain.least_nodes() == 2);
-  CHECK(plain.draft_nodes() == 5);
+  CHECK(plain.nodes().most == 5);
+  CHECK(plain.nodes().least == 2);
+  CHECK(plain.nodes().drafted == 5);
   CHECK(plain.reviewed().empty());
-  CHECK(told.least_nodes() == 3);
-  CHECK(told.draft_nodes() == 9);
+  CHECK(told.nodes().least == 3);
+  CHECK(told.nodes().drafted == 9);
   CHECK(told.reviewed().size() == 2);
   run_of(target, AnyDrafter(ModelDrafter{draft}), Shape(Told{.calls = &calls}));
   REQUIRE(calls.size() > 4);

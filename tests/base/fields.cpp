@@ -8,6 +8,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include <specula/base/rows.hpp>
+
 using namespace specula::detail;
 
 TEST_CASE("expect_in takes the ends of the range, and refuses what is beyond them and NaN") {
@@ -34,13 +36,13 @@ TEST_CASE("expect_all_in names the first bad entry") {
 
 TEST_CASE("a number of nodes that is too large does not overflow, and is refused") {
   struct Shape {
-    std::int64_t nodes;
-    std::int32_t max_nodes() const { return node_count(nodes); }
+    std::int64_t most;
+    specula::NodeCounts nodes() const { return {node_count(most)}; }
   };
   expect_nodes("Shape", Shape{kMaxNodes});
   for (const std::int64_t nodes : {std::int64_t{kMaxNodes} + 1, std::numeric_limits<std::int64_t>::max()})
     CHECK_THROWS_WITH_AS(expect_nodes("Shape", Shape{nodes}),
-                         "Shape: max_nodes() is 16777216, must be in [1, 16777215]", std::invalid_argument);
+                         "Shape: nodes().most is 16777216, must be in [1, 16777215]", std::invalid_argument);
   CHECK_THROWS_AS(expect_nodes("Shape", Shape{-5}), std::invalid_argument);
 }
 

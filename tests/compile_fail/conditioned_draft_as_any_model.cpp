@@ -1,4 +1,4 @@
-// expect: a model with set_target_state\(\) must be StatesConditioning
+// expect: a model with set_target_state\(\) must be TargetConditioned
 #include <specula/any.hpp>
 #include <specula/model/features.hpp>
 
@@ -10,6 +10,7 @@ struct Head : specula_test::ToyModel {
 #ifndef SPECULA_MUST_FAIL
   using TargetFeatures = specula::FeaturesView<float>;
   specula::Conditioning conditioned_on() const { return specula::Conditioning::features; }
+  bool keeps_speculation() const { return false; }
 #endif
 };
 

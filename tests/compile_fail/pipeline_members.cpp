@@ -8,7 +8,7 @@
 // expect: d\.sync\(context, draft_tokens\)[^a-z]* (is|would be) invalid
 // expect: d\.truncate\(n\)[^a-z]* (is|would be) invalid
 // expect: S::kind[^a-z]* (is|would be) invalid
-// expect: c\.max_nodes\(\)[^a-z]* (is|would be) invalid
+// expect: c\.nodes\(\)[^a-z]* (is|would be) invalid
 // expect: c\.room\(\)[^a-z]* (is|would be) invalid
 #include <specula/accept/exact_rules.hpp>
 #include <specula/draft/no_drafter.hpp>
@@ -47,13 +47,13 @@ struct HasAKind {
 #ifndef SPECULA_MUST_FAIL
   static constexpr ProposalKind kind = ProposalKind::deterministic;
 #endif
-  std::int32_t max_nodes() const { return 1; }
+  NodeCounts nodes() const { return {1}; }
   template <class D, class C>
   void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
 };
 struct KnowsItsSize : Chain<> {
 #ifdef SPECULA_MUST_FAIL
-  void max_nodes(int) const {}
+  void nodes(int) const {}
 #endif
 };
 struct HasRoom : TreeVerifier<Model, Greedy> {

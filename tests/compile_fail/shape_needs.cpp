@@ -29,7 +29,7 @@ using Drafter1 = ModelDrafter<Model>;
 // Accepts drafters with rows, but not this one, by a constraint of its own.
 struct Picky {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
-  std::int32_t max_nodes() const { return 1; }
+  NodeCounts nodes() const { return {1}; }
   template <class D, class C>
 #ifdef SPECULA_MUST_FAIL
     requires(!requires(const D& d) { d.forward(); })

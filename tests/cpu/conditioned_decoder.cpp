@@ -25,9 +25,9 @@ using namespace specula::cpu;
 using specula_test::Random;
 
 static_assert(ExposesKeyValues<Decoder<float>> && ExposesFeatures<Decoder<double>>);
-static_assert(TargetConditioned<Decoder<float>, KeyValuesView<float>> &&
-              TargetConditioned<Decoder<float>, FeaturesView<float>>);
-static_assert(!TargetConditioned<Decoder<float>, FeaturesView<double>>);
+static_assert(TargetConditioned<Decoder<float>> && TargetConditioned<Decoder<double>>);
+static_assert(std::same_as<Decoder<float>::TargetKeyValues, KeyValuesView<float>> &&
+              std::same_as<Decoder<float>::TargetFeatures, FeaturesView<float>>);
 
 DecoderConfig config_of(int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                         int head_dim) {

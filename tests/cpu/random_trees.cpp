@@ -291,8 +291,8 @@ TEST_CASE("proposals shrink with the remaining room: the text is plain decoding'
       while (run.room() > 0) {
         const std::int32_t room = run.room();
         run.step(rng);
-        REQUIRE(run.proposal().size() <= std::min(room, shape.max_nodes()));
-        trimmed += room < shape.max_nodes() && run.proposal().size() == room && room > 1;
+        REQUIRE(run.proposal().size() <= std::min(room, shape.nodes().most));
+        trimmed += room < shape.nodes().most && run.proposal().size() == room && room > 1;
       }
       CHECK(target.size() == capacity);
       const List text(run.text().begin(), run.text().end());

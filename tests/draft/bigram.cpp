@@ -167,7 +167,7 @@ TEST_CASE("errors name the cause, and change nothing") {
 TEST_CASE("a round allocates nothing") {
   Random random(3);
   Bigram drafter = Bigram::online(BigramTable(Text(50, 7)));
-  drafter.reserve(1200);
+  drafter.reserve({.tokens = 1200});
   Text context;
   context.reserve(1200);
   const AllocationCount allocated;

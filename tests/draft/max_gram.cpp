@@ -429,7 +429,7 @@ TEST_CASE("a round allocates nothing after reserve()") {
   Random random(3);
   for (const MaxGramOptions options : {MaxGramOptions{}, MaxGramOptions{.max_match = 3}}) {
     MaxGram drafter(Bigram::online(20), options);
-    drafter.reserve(1300);
+    drafter.reserve({.tokens = 1300});
     Text context, draft_tokens(3, 1);
     context.reserve(1300);
     for (int text = 0; text < 2; ++text) {

@@ -31,7 +31,7 @@ struct Listener {
     context.assign(c.begin(), c.end()), draft_tokens.assign(g.begin(), g.end());
   }
   PointMasses extend(Tokens, Nodes) { return {{&own, 1}}; }
-  void reserve(std::int32_t n) { reserved = n; }
+  void reserve(const Sizes& sizes) { reserved = sizes.tokens; }
 };
 
 using Dense = ModelDrafter<ToyModel>;
@@ -58,7 +58,7 @@ TEST_CASE("members of a stack, best first, and calls that go to all of them") {
   const NodeId parent = kNoParent;
   stack.sync(context, draft_tokens);
   stack.truncate(7);
-  stack.reserve(99);
+  stack.reserve({.tokens = 99});
   for (const Listener* member : {&stack.get<0>(), &stack.get<1>(), &stack.get<2>()}) {
     CHECK(member->context == context);
     CHECK(member->draft_tokens == draft_tokens);
@@ -93,7 +93,7 @@ TEST_CASE("usage of each member, and of all together") {
   Stack stack{ModelDrafter{first}, HashGram(5, 3), ModelDrafter{second}, MaxGram(5)};
   const std::vector<Token> context = {1, 2}, tokens = {3, 4};
   const std::vector<NodeId> parents = {kNoParent, 0};
-  stack.reserve(50);
+  stack.reserve({.tokens = 50});
   stack.sync(context, {});
   stack.get<0>().extend(tokens, parents);
   stack.get<1>().extend(tokens, parents);

@@ -20,7 +20,7 @@ const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 struct NaiveReview {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   double lenience = 1;
-  std::int32_t max_nodes() const { return 2; }
+  NodeCounts nodes() const { return {2}; }
   template <class D, class C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     const Token root = tree.token(0);

@@ -175,7 +175,7 @@ Rounds rounds_of(Shape shape, const std::vector<double>& rates, std::uint64_t se
     out.calls.resize(drafters);
     std::vector<std::int64_t> before(drafters);
     for (int i = 0; i < count; ++i) {
-      if (run.room() <= run.shape().max_nodes()) FAIL("proposals are about to be trimmed");
+      if (run.room() <= run.shape().nodes().most) FAIL("proposals are about to be trimmed");
       out.tokens.push_back(static_cast<double>(run.step(rng).size()));
       out.proposed.push_back(static_cast<double>(run.proposal().size() - 1));
       for (std::size_t d = 0; d < drafters; ++d) {

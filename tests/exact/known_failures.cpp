@@ -43,7 +43,7 @@ struct Dropping {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 2;
   float below = 0.5f;
-  std::int32_t max_nodes() const { return 1 + length; }
+  NodeCounts nodes() const { return {1 + length}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     const Chain<Draw::sampled> whole{.length = length, .exit_below = below};
@@ -69,7 +69,7 @@ struct DrawsOther {
 struct WrongDistribution {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   float drawn_at = 1, recorded_at = 1;
-  std::int32_t max_nodes() const { return 2; }
+  NodeCounts nodes() const { return {2}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
@@ -87,7 +87,7 @@ struct WrongDistribution {
 struct Moody {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   bool wide = false;
-  std::int32_t max_nodes() const { return 3; }
+  NodeCounts nodes() const { return {3}; }
   void reset() { wide = false; }
   void learn(const TokenTree& tree, const VerifyResult&, const Timing&) {
     wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0;
@@ -111,7 +111,7 @@ struct Thrifty {
   std::int32_t length = 3;
   double cost = 0.4;  // of a node, in tokens
   bool reads_the_token = true;
-  std::int32_t max_nodes() const { return 1 + length; }
+  NodeCounts nodes() const { return {1 + length}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     const ProposalBuilder seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, rng);
@@ -129,7 +129,7 @@ struct Thrifty {
 /// The root has a child and a grandchild, and a second child only if the grandchild is token 0.
 struct SiblingByGrandchild {
   static constexpr ProposalKind kind = ProposalKind::mixed;
-  std::int32_t max_nodes() const { return 4; }
+  NodeCounts nodes() const { return {4}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, rng);
@@ -141,7 +141,7 @@ struct SiblingByGrandchild {
 /// Two children of the root; the first has one of its own only if the second is token 0.
 struct ChildBySibling {
   static constexpr ProposalKind kind = ProposalKind::mixed;
-  std::int32_t max_nodes() const { return 4; }
+  NodeCounts nodes() const { return {4}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, rng);
@@ -230,7 +230,6 @@ struct KeepsWeights {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
   void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     out.clear();
     const auto weights = target.weights(target[0]);
     if (tree.size() > 1) (void)target[1];
@@ -253,7 +252,6 @@ struct CopiesMasses {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
   void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     out.clear();
     const Distribution root = target[0];
     const auto last = target.weights(target[tree.size() - 1]).tile_masses();
@@ -279,7 +277,7 @@ struct ByWeightsAlone {
 struct TwoDrafts {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   bool own_slot = true;
-  std::int32_t max_nodes() const { return 3; }
+  NodeCounts nodes() const { return {3}; }
   template <class D, class C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     stack.sync(round.committed, {});
@@ -295,7 +293,7 @@ struct TwoDrafts {
 /// A chain that restarts if its token is not likely enough.
 struct DropByReset {
   static constexpr ProposalKind kind = ProposalKind::sampled;
-  std::int32_t max_nodes() const { return 2; }
+  NodeCounts nodes() const { return {2}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, rng);
@@ -359,7 +357,7 @@ double engine_error(const EngineProposal& form, Rule rule) {
         form.distinct && !form.as_independent ? tree.record_distinct(parent, token, q)
                                               : tree.record(parent, token, q);
       }
-      rule.decide(tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
+      decide_checked(rule, tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
       std::vector<Token> text = {0};
       for (std::size_t i = 1; i < result.accepted.size(); ++i) text.push_back(tree.token(result.accepted[i]));
       text.push_back(result.next_token);
@@ -458,7 +456,7 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
         tree.choose(0, 0, 0.6f);
       else
         tree.draw(0, tree.store(0, q, {}), always_0);
-      Rejection{}.decide(tree, TargetDistributions({p.data(), 2, 2, 2}, {}, workspace), rng, result);
+      decide_checked(Rejection{}, tree, TargetDistributions({p.data(), 2, 2, 2}, {}, workspace), rng, result);
       if ((result.accepted_count() > 0 ? tree.token(1) : result.next_token) == 0) zero += rng.weight();
     } while (rng.next());
     return zero;

@@ -86,8 +86,8 @@ double accepted(const Rule& rule, const Level& level) {
     const Distribution distribution = tree.store(0, level.q_row, {});
     for (int i = 0; i < level.k; ++i)
       level.distinct ? tree.draw_distinct(0, distribution, rng) : tree.draw(0, distribution, rng);
-    rule.decide(tree, TargetDistributions({rows.data(), level.k + 1, vocab, vocab}, {}, workspace), rng,
-                result);
+    decide_checked(rule, tree, TargetDistributions({rows.data(), level.k + 1, vocab, vocab}, {}, workspace),
+                   rng, result);
     const bool accepted = result.accepted_count() > 0;
     first[static_cast<std::size_t>(accepted ? tree.token(result.accepted[1]) : result.next_token)] +=
         rng.weight();

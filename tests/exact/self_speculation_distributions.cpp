@@ -69,7 +69,7 @@ struct LeavesByDraw {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 2;
   std::vector<double> thresholds{0.45, 0.5, 0};
-  std::int32_t max_nodes() const { return 1 + length; }
+  NodeCounts nodes() const { return {1 + length}; }
 
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {

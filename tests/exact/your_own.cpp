@@ -22,7 +22,6 @@ struct Damped {
 
   template <class C>
   void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
-    target.expect_fits("Damped", tree);
     out.clear();
     for (NodeId at = 0;;) {
       const Distribution p = target[at];
@@ -53,7 +52,7 @@ struct Damped {
 /// token.
 struct Comb {
   static constexpr ProposalKind kind = ProposalKind::mixed;
-  std::int32_t max_nodes() const { return 5; }
+  NodeCounts nodes() const { return {5}; }
 
   template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {

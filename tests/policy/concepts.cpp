@@ -13,6 +13,7 @@
 
 #include "conditioned_models.hpp"
 #include "exact_random.hpp"
+#include "self_models.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -81,10 +82,26 @@ static_assert(!ExposesKeyValues<WideViews> && !ExposesFeatures<WideViews>);
 static_assert(!ExposesKeyValues<KeysButNoCommit> && !ExposesFeatures<KeysButNoCommit>);
 static_assert(ExposesKeyValues<NoRows> && !ExposesFeatures<NoRows>);
 static_assert(!ExposesKeyValues<const SeenModel>);
-static_assert(TargetConditioned<ToyGlide, ToyKeyValues> && TargetConditioned<ToyHead, FeaturesView<float>>);
-static_assert(!TargetConditioned<ToyGlide, FeaturesView<float>> &&
-              !TargetConditioned<ToyHead, FeaturesView<double>> &&
-              !TargetConditioned<ToyModel, ToyKeyValues>);
+// Drafts that lack one member, or have it with another type.
+struct NamesNoView : ToyGlide {
+  using TargetKeyValues = void;
+};
+struct NamesAnotherView : ToyGlide {
+  using TargetKeyValues = int;
+};
+struct SaysNotWhatItReads : ToyHead {
+  void conditioned_on() const {}
+};
+struct SaysNotWhetherItKeeps : ToyHead {
+  int keeps_speculation() const { return 0; }
+};
+struct TakesNothing : ToyHead {
+  void set_target_state(const FeaturesView<float>&) = delete;
+};
+static_assert(TargetConditioned<ToyGlide> && TargetConditioned<ToyHead> && !TargetConditioned<ToyModel>);
+static_assert(!TargetConditioned<NamesNoView> && !TargetConditioned<NamesAnotherView> &&
+              !TargetConditioned<SaysNotWhatItReads> && !TargetConditioned<SaysNotWhetherItKeeps> &&
+              !TargetConditioned<TakesNothing>);
 template <class D, class T>
 concept Glides = requires(D& d, T& t) {
   Glide{d, t};
@@ -96,6 +113,11 @@ concept Heads = requires(D& d, T& t) {
 static_assert(Glides<ToyGlide, SeenModel> && !Glides<ToyGlide, ToyModel> && !Glides<ToyHead, SeenModel> &&
               !Glides<ToyModel, SeenModel>);
 static_assert(Heads<ToyHead, SeenModel> && !Heads<ToyHead, ToyModel> && !Heads<ToyGlide, SeenModel>);
+struct WideHead : ToyHead {  // takes another view than the target gives
+  using TargetFeatures = FeaturesView<double>;
+  void set_target_state(const FeaturesView<double>&) {}
+};
+static_assert(TargetConditioned<WideHead> && !Heads<WideHead, SeenModel>);
 
 // Drafters.
 struct NoSync : NoDrafter {
@@ -125,7 +147,7 @@ static_assert(!RandomSource<AcceptsInts> && !RandomSource<int>);
 
 // Shapes.
 struct NoKind {
-  std::int32_t max_nodes() const { return 1; }
+  NodeCounts nodes() const { return {1}; }
   template <class D, class C>
   void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
 };
@@ -133,12 +155,15 @@ struct WithKind : NoKind {
   static constexpr ProposalKind kind = ProposalKind::sampled_iid;
 };
 struct CountsNoNodes : WithKind {
-  std::int32_t max_nodes() const = delete;
+  NodeCounts nodes() const = delete;
+};
+struct CountsOneNumber : WithKind {
+  std::int32_t nodes() const { return 1; }
 };
 static_assert(ProposalShape<Chain<>, NoDrafter> &&
               ProposalShape<Chain<Draw::sampled>, ModelDrafter<ToyModel>>);
 static_assert(!ProposalShape<NoKind, NoDrafter> && ProposalShape<WithKind, NoDrafter>);
-static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
+static_assert(!ProposalShape<CountsNoNodes, NoDrafter> && !ProposalShape<CountsOneNumber, NoDrafter>);
 
 // Stacks, and the shapes that require a given number of members.
 using Pair = Stack<ModelDrafter<ToyModel>, MaxGram>;
@@ -163,6 +188,30 @@ static_assert(AcceptanceRule<Greedy> && AcceptanceRule<Rejection> && AcceptanceR
 static_assert(AcceptanceRule<Lenient> && AcceptanceRule<AcceptLossy<Lenient>>);
 static_assert(!AcceptanceRule<SaysNothing> && AcceptanceRule<ForSampled>);
 static_assert(Verifier<TreeVerifier<ToyModel, Sampling>> && !Verifier<Sampling> && !Verifier<ToyModel>);
+using Tree = TreeVerifier<ToyModel, Sampling>;
+struct ReservesNothing : Tree {
+  void reserve(const Sizes&) = delete;
+};
+struct MayThrowUsage : Tree {
+  Usage usage() const { return {}; }
+};
+struct NamesNoCache : Tree {
+  int cache_id() const { return 0; }
+};
+struct HasNoLogprobs : Tree {
+  void logprobs() const {}
+};
+static_assert(!Verifier<ReservesNothing> && !Verifier<MayThrowUsage> && !Verifier<NamesNoCache> &&
+              !Verifier<HasNoLogprobs>);
+
+// Targets that lack a member of SkipsLayers.
+struct Unmeasured : specula_test::ToySkips {
+  std::span<const double> attention_similarity() = delete;
+};
+struct Uncounted : specula_test::ToySkips {
+  std::int64_t layers() const { return 0; }
+};
+static_assert(SkipsLayers<specula_test::ToySkips> && !SkipsLayers<Unmeasured> && !SkipsLayers<Uncounted>);
 
 // Losslessness in the type.
 template <class Rule, class Shape>
@@ -210,28 +259,28 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
           "CapeExtras::thresholds[1] is 0.25, below the one before it, 0.5");
   refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + draft_tokens);
   refuses(Beam{.length = -2}, "Beam::length is -2" + draft_tokens);
-  refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: max_nodes() is 16777216" + nodes);
+  refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: nodes().most is 16777216" + nodes);
   refuses(DynamicTree{.top_k = -3, .expansions = 2}, "DynamicTree::top_k is -3" + draft_tokens);
   refuses(DynamicTree{.expansions = -1}, "DynamicTree::expansions is -1" + draft_tokens);
   refuses(DynamicTree{.total = most}, "DynamicTree::total is 2147483647" + draft_tokens);
   using Tree = SampledTree<ProposalKind::sampled_iid>;
   refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + draft_tokens);
-  refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: max_nodes() is 16777216" + nodes);
+  refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: nodes().most is 16777216" + nodes);
   refuses(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {2}}},
           "StaticTree: the 2 children of node 0 have ranks up to 2; draws have no gaps");
   refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + draft_tokens);
-  refuses(Horizontal<2>{.counts = {1 << 23, 1 << 23}}, "Horizontal: max_nodes() is 16777216" + nodes);
+  refuses(Horizontal<2>{.counts = {1 << 23, 1 << 23}}, "Horizontal: nodes().most is 16777216" + nodes);
   refuses(Vertical<2>{.reviews = -2, .length = -3}, "Vertical::reviews is -2" + draft_tokens);
   refuses(Vertical<2>{.length = -3}, "Vertical::length is -3" + draft_tokens);
   refuses(Vertical<2>{.lenience = .5}, "Vertical::lenience is 0.5" + lenience);
   refuses(Vertical<2>{.lenience = NAN}, "Vertical::lenience is nan" + lenience);
-  refuses(Vertical<2>{.reviews = 1 << 20, .length = 1 << 20}, "Vertical: max_nodes() is 16777216" + nodes);
+  refuses(Vertical<2>{.reviews = 1 << 20, .length = 1 << 20}, "Vertical: nodes().most is 16777216" + nodes);
   refuses(Cascade<2>{.limits = {{{-1, 1}, {0, 1}}}}, "Cascade::limits[0][0] is -1" + draft_tokens);
   refuses(Cascade<2>{.limits = {{{1, 1}, {1, 1}}}},
           "Cascade::limits[1][0] is 1, must be 0: it is below the diagonal");
   refuses(Cascade<2>{.lenience = INFINITY}, "Cascade::lenience is inf" + lenience);
   refuses(Cascade<2>{.limits = {{{1 << 23, 1 << 23}, {0, 1 << 23}}}},
-          "Cascade: max_nodes() is 16777216" + nodes);
+          "Cascade: nodes().most is 16777216" + nodes);
   Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
   Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), Tree{}.validate();
   StaticTree<>{}.validate(), StaticTree<ProposalKind::sampled_distinct>{}.validate();
@@ -274,7 +323,7 @@ TEST_CASE(
   const ProposeContext round{context, {}, 40};
   PhiloxRandom rng(1);
   const auto propose = [&](auto shape, auto drafter) {
-    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
+    if constexpr (Reserves<std::remove_cvref_t<decltype(shape)>>) shape.reserve({});
     tree.reset(0, 1);
     shape.propose(drafter, round, tree, rng);
   };

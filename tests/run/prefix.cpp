@@ -136,16 +136,16 @@ struct Models {
   Models(std::uint64_t target_weights, std::uint64_t draft_weights)
       : target(kVocab, target_weights), draft(draft_of(draft_weights)), other(kVocab, draft_weights) {}
   static Draft draft_of(std::uint64_t weights) {
-    if constexpr (StatesConditioning<Draft>)
+    if constexpr (TargetConditioned<Draft>)
       return Draft(kVocab, 1, 1.0f, true, 512);
     else
       return Draft(kVocab, weights);
   }
   /// Returns whether one changes.
   bool set_weights(std::uint64_t of_target, std::uint64_t of_draft, bool told) {
-    const bool changes = target.weights() != of_target || !StatesConditioning<Draft>;
+    const bool changes = target.weights() != of_target || !TargetConditioned<Draft>;
     if (target.weights() != of_target) target.set_weights(of_target, told);
-    if constexpr (!StatesConditioning<Draft>)
+    if constexpr (!TargetConditioned<Draft>)
       if (draft.weights() != of_draft) draft.set_weights(of_draft, told);
     if (other.weights() != of_draft) other.set_weights(of_draft, told);
     return changes;

@@ -253,8 +253,8 @@ TEST_CASE("a full KV cache and trees: proposals are trimmed to the room, and the
         const std::int32_t room = run.room();
         run.step(rng);
         REQUIRE(run.proposal().size() <= room);
-        REQUIRE(run.proposal().size() <= run.shape().max_nodes());
-        trimmed += room > 1 && room < run.shape().max_nodes() && run.proposal().size() == room;
+        REQUIRE(run.proposal().size() <= run.shape().nodes().most);
+        trimmed += room > 1 && room < run.shape().nodes().most && run.proposal().size() == room;
         REQUIRE(target.cache() == list(run.text().first(run.text().size() - 1)));
       }
       CHECK(target.size() == capacity);
@@ -391,6 +391,7 @@ namespace {
 struct Pupil : SampledChain {
   int* lessons;
   void learn(const TokenTree&, const VerifyResult&, const Timing&) const { ++*lessons; }
+  void reset() {}
 };
 
 /// A text of 50 tokens by sample-and-match whose draft is made to fail before its `at`-th round, -1: before
@@ -804,7 +805,7 @@ namespace {
 /// Declares that it chooses, but draws.
 struct Liar {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
-  std::int32_t max_nodes() const { return 2; }
+  NodeCounts nodes() const { return {2}; }
   template <Drafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
@@ -1267,6 +1268,7 @@ struct Unteachable : GreedyChain {
   void learn(const TokenTree&, const VerifyResult&, const Timing&) const {
     throw std::runtime_error("learn failed");
   }
+  void reset() {}
 };
 }  // namespace
 

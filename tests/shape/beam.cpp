@@ -102,9 +102,9 @@ TEST_CASE("the paths of a beam search, with common prefixes merged") {
     CAPTURE(i);
     CHECK(std::set<Text>(got.begin(), got.end()) == want);
     CHECK(got.size() == want.size());
-    CHECK(tree.size() <= shape.max_nodes());
+    CHECK(tree.size() <= shape.nodes().most);
     CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.length));
-    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.nodes().drafted);
     CHECK(tree.kind() == ProposalKind::deterministic);
     for (NodeId n = 1; n < tree.size(); ++n) {
       Text parent = got[static_cast<std::size_t>(n) - 1];
@@ -174,7 +174,7 @@ TEST_CASE("less room: the likeliest nodes with their ancestors") {
   ScriptedDrafter drafter(12, rows);
   ProposalBuilder tree(12, 60, 0);
   Beam shape{.width = 4, .length = 4};
-  CHECK(shape.max_nodes() == 17);
+  CHECK(shape.nodes().most == 17);
   propose(tree, drafter, shape);
   std::vector<Text> all = nodes_of(tree);
   std::stable_sort(all.begin(), all.end(),
@@ -205,7 +205,7 @@ TEST_CASE("a drafter with an almost full KV cache: shorter beams; length 0: no d
   Beam none{.length = 0};
   CHECK_NOTHROW(none.reserve());
   propose(tree, drafter, none);
-  CHECK(none.max_nodes() == 1);
+  CHECK(none.nodes().most == 1);
   CHECK(tree.size() == 1);
   CHECK(drafter.widths.empty());
 }

@@ -92,8 +92,8 @@ TEST_CASE("four by eight: 32 nodes and the root; an extra's ancestors are the sp
   const RowOf rows = random_rows(20, 1, 1);  // nearly flat: confidences below .3
   ScriptedDrafter drafter(20, rows);
   Cape shape;
-  CHECK(shape.max_nodes() == 33);
-  ProposalBuilder tree(20, shape.max_nodes(), 0);
+  CHECK(shape.nodes().most == 33);
+  ProposalBuilder tree(20, shape.nodes().most, 0);
   propose(tree, drafter, shape);
   REQUIRE(tree.size() == 33);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -142,7 +142,7 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
         transcription(rows, reused.length, reused.budget, fixed, limit - 1, chosen);
     CAPTURE(i);
     CHECK(holds(tree, draft_tokens, chosen));
-    CHECK(tree.size() <= std::min(limit, reused.max_nodes()));
+    CHECK(tree.size() <= std::min(limit, reused.nodes().most));
     cut += chosen.size() < draft_tokens.size(), full += chosen.size() == draft_tokens.size();
     std::size_t spine = 0;
     while (spine < draft_tokens.size() && draft_tokens[spine].parent == static_cast<int>(spine) - 1 &&
@@ -181,12 +181,12 @@ TEST_CASE("small vocabularies, length 0, budget 0, no room") {
   ScriptedDrafter drafter(20, random_rows(20, 1, 1));
   ProposalBuilder tree(20, 33, 0);
   Cape none{.length = 0};
-  CHECK(none.max_nodes() == 1);
+  CHECK(none.nodes().most == 1);
   propose(tree, drafter, none);
   CHECK(tree.size() == 1);
   CHECK(drafter.widths.empty());
   Cape broke{.budget = 0};
-  CHECK(broke.max_nodes() == 1);
+  CHECK(broke.nodes().most == 1);
   propose(tree, drafter, broke);
   CHECK(tree.size() == 1);
   CHECK(drafter.widths.empty());
@@ -197,7 +197,7 @@ TEST_CASE("small vocabularies, length 0, budget 0, no room") {
   CHECK(tree.size() == 3);
   CHECK(tree.is_chain());
   Cape narrow{.length = 6, .budget = 4};
-  CHECK(narrow.max_nodes() == 5);
+  CHECK(narrow.nodes().most == 5);
   propose(tree, drafter, narrow);
   CHECK(tree.size() == 5);
   CHECK(tree.is_chain());

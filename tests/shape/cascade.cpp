@@ -100,11 +100,11 @@ void compare(int cases, std::uint64_t seed) {
                              random.between(0, 1.5)};
     Cascade<n> shape{.limits = limits, .lenience = lenience};
     shape.reserve();
-    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
+      shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
     });
 
     Text text = kContext;
@@ -172,7 +172,7 @@ void check_bound(std::uint64_t seed, int tables, int texts) {
     limits[n - 1][n - 1] = std::max(1, limits[n - 1][n - 1]);
     Cascade<n> shape{.limits = limits};
     shape.reserve();
-    const std::int32_t bound = shape.max_nodes();
+    const std::int32_t bound = shape.nodes().most;
     CHECK(bound == 1 + *lengths(limits, 0).rbegin());
     nonempty += bound > 1;
     ProposalBuilder tree(kVocab, 200, 0);
@@ -202,7 +202,7 @@ void check_forecaster(std::uint64_t seed) {
   for (int i = 0; i < 300; ++i) {
     CapeLimits<n> limits = random_limits<n>(random, i % 2 ? 4 : 12);
     limits[n - 1][n - 1] = std::max(1, limits[n - 1][n - 1]);
-    CHECK(forecaster.max_nodes(table(limits)) == Cascade<n>{.limits = limits}.max_nodes());
+    CHECK(forecaster.max_nodes(table(limits)) == Cascade<n>{.limits = limits}.nodes().most);
   }
 }
 
@@ -218,12 +218,12 @@ TEST_CASE("the table of the paper") {
   const ReferenceArithmetic exact;
   const CapeLimits<3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
   Cascade<3> shape{.limits = limits, .lenience = 3};
-  CHECK(shape.max_nodes() == 33);
+  CHECK(shape.nodes().most == 33);
   shape.reserve();
   std::int32_t longest = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Setting<3> setting{seed, seed % 2 ? Last::points : Last::silent, 0.3};
-    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
@@ -242,9 +242,9 @@ TEST_CASE("max_nodes is reached and never exceeded") {
   check_bound<1>(1, 10, 3);
   check_bound<2>(2, 40, 120);
   check_bound<3>(3, 20, 300);
-  CHECK(Cascade<2>{}.max_nodes() == 1);
+  CHECK(Cascade<2>{}.nodes().most == 1);
   constexpr std::int32_t kLarge = 1 << 30;
-  CHECK(Cascade<2>{.limits = {{{kLarge, kLarge}, {0, kLarge}}}}.max_nodes() == 1 << 24);  // trees refuse it
+  CHECK(Cascade<2>{.limits = {{{kLarge, kLarge}, {0, kLarge}}}}.nodes().most == 1 << 24);  // trees refuse it
 }
 
 TEST_CASE("the theory has the same number of nodes") {
@@ -261,10 +261,10 @@ TEST_CASE("little room: a valid chain that fits, and no drafter is called beyond
     Cascade<3> greedy{.limits = limits, .lenience = 2};
     Cascade<3, Draw::sampled> sampled{.limits = limits, .lenience = 2};
     greedy.reserve(), sampled.reserve();
-    const std::int32_t room = 1 + random.below(greedy.max_nodes());
+    const std::int32_t room = 1 + random.below(greedy.nodes().most);
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits), 0.5,
                              static_cast<std::int32_t>(kContext.size()) + room};
-    ProposalBuilder tree(kVocab, sampled.max_nodes(), sampled.max_nodes());
+    ProposalBuilder tree(kVocab, sampled.nodes().most, sampled.nodes().most);
     PhiloxRandom rng(static_cast<std::uint64_t>(i));
     const auto propose = [&](auto& shape) {
       tree.reset(kRoot, 3, room);
@@ -310,7 +310,8 @@ TEST_CASE("temperature 0 draws nothing: the sampled cascade is the greedy one") 
                   Cascade<3, Draw::sampled>::kind == ProposalKind::sampled);
     greedy.reserve(), sampled.reserve();
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits)};
-    ProposalBuilder one(kVocab, greedy.max_nodes(), 0), other(kVocab, greedy.max_nodes(), greedy.max_nodes());
+    ProposalBuilder one(kVocab, greedy.nodes().most, 0),
+        other(kVocab, greedy.nodes().most, greedy.nodes().most);
     one.reset(kRoot, 3), other.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {

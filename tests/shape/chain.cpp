@@ -124,7 +124,7 @@ TEST_CASE("chains are limited by length and room") {
   }
   propose(tree, model, Chain<Draw::sampled>{.length = 0}, {}, 3, 9);
   CHECK(tree.size() == 1);
-  CHECK(Chain<>{.length = 7}.max_nodes() == 8);
+  CHECK(Chain<>{.length = 7}.nodes().most == 8);
 }
 
 TEST_CASE("point masses: their tokens in every mode, until there are none") {

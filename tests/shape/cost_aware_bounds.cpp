@@ -111,18 +111,18 @@ TEST_CASE("a round without draft calls does not sync the draft") {
   const auto synced = [&](auto shape) {
     Counted drafter(world, clock);
     drafter.begin(0);
-    ProposalBuilder tree(8, shape.max_nodes(), shape.max_nodes());
-    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
+    ProposalBuilder tree(8, shape.nodes().most, shape.nodes().most);
+    if constexpr (Reserves<std::remove_cvref_t<decltype(shape)>>) shape.reserve({});
     PhiloxRandom rng(1);
     AcceptanceEstimator record;
     for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false), record.saw_drafted(0.01);
     const CostCurve target({1, 2, 3}), draft({0.3});
     CurveCostModel cost_model(
         record, target, draft,
-        {.rate = 1, .limit = shape.max_nodes(), .chosen = shape.kind == ProposalKind::deterministic});
+        {.rate = 1, .limit = shape.nodes().most, .chosen = shape.kind == ProposalKind::deterministic});
     const std::vector<Token> context(50);
     tree.reset(0, 50);
-    shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes(), &cost_model}, tree, rng);
+    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most, &cost_model}, tree, rng);
     CHECK(tree.size() == 1);
     CHECK(drafter.extended == 0);
     return drafter.synced;

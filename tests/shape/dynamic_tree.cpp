@@ -57,8 +57,8 @@ TEST_CASE(
   const RowOf rows = random_rows(50, 1, 4);
   ScriptedDrafter drafter(50, rows);
   DynamicTree shape;
-  CHECK(shape.max_nodes() == 60);
-  CHECK(shape.draft_nodes() == 51);
+  CHECK(shape.nodes().most == 60);
+  CHECK(shape.nodes().drafted == 51);
   ProposalBuilder tree(50, 600, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 60);
@@ -70,7 +70,7 @@ TEST_CASE(
   for (NodeId n = 0; n < tree.size(); ++n) CHECK(tree.depth(n) <= 6);
 
   DynamicTree everything{.total = 1000};
-  CHECK(everything.max_nodes() == 511);
+  CHECK(everything.nodes().most == 511);
   propose(tree, drafter, everything);
   CHECK(tree.size() == 511);
   std::int32_t deepest = 0;
@@ -107,8 +107,8 @@ TEST_CASE(
     const std::vector<int> chosen = best(draft_tokens, std::min(shape.total, limit - 1));
     CAPTURE(i);
     CHECK(holds(tree, draft_tokens, chosen));  // which also fails if a parent is missing
-    CHECK(tree.size() <= std::min(limit, shape.max_nodes()));
-    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
+    CHECK(tree.size() <= std::min(limit, shape.nodes().most));
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.nodes().drafted);
     cut += chosen.size() < draft_tokens.size();
   }
   CHECK(cut > 200);
@@ -158,11 +158,11 @@ TEST_CASE("no room, nothing to propose") {
   propose(tree, drafter, shape, 1);
   CHECK(tree.size() == 1);
   DynamicTree none{.total = 0};
-  CHECK(none.max_nodes() == 1);
+  CHECK(none.nodes().most == 1);
   propose(tree, drafter, none);
   CHECK(tree.size() == 1);
   DynamicTree flat{.top_k = 4, .expansions = 0};
-  CHECK(flat.max_nodes() == 5);
+  CHECK(flat.nodes().most == 5);
   propose(tree, drafter, flat);
   CHECK(tree.size() == 5);
   CHECK(drafter.widths == std::vector<int>{1});

@@ -48,10 +48,10 @@ TEST_CASE("counts of draft tokens by each drafter; if one has none, the next con
     const Horizontal<3> shape{.counts = {random.below(4), random.below(4), random.below(4)}};
     const double silent = i % 2 ? 0.4 : 0;
     auto stack = stack_of(i, silent);
-    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
-    shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
 
     SlowDrafter first{.row_of = row_of(i, 1)}, second{.draft_token_of = draft_token_of(i, silent)},
         third{.row_of = row_of(i, 2)};
@@ -62,9 +62,9 @@ TEST_CASE("counts of draft tokens by each drafter; if one has none, the next con
     CAPTURE(i);
     REQUIRE(is_chain_of(tree, want, 4));
     CHECK(tree.kind() == ProposalKind::deterministic);
-    CHECK(tree.size() <= shape.max_nodes());
-    if (silent == 0) CHECK(tree.size() == shape.max_nodes());
-    cut_short += tree.size() < shape.max_nodes();
+    CHECK(tree.size() <= shape.nodes().most);
+    if (silent == 0) CHECK(tree.size() == shape.nodes().most);
+    cut_short += tree.size() < shape.nodes().most;
   }
   CHECK(cut_short > 50);
 }
@@ -74,7 +74,7 @@ TEST_CASE("sampled: each draft token from the row of its drafter, whose distribu
                 Horizontal<2, Draw::sampled>::kind == ProposalKind::sampled);
   const Horizontal<3, Draw::sampled> shape{.counts = {2, 1, 2}};
   const SamplingParams params{.temperature = 0.8f, .top_k = 3};
-  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
+  ProposalBuilder tree(kVocab, shape.nodes().most, shape.nodes().most);
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     auto stack = stack_of(1, 0);
     tree.reset(kRoot, 3);
@@ -98,9 +98,9 @@ TEST_CASE("sampled: each draft token from the row of its drafter, whose distribu
 }
 
 TEST_CASE("room: max_nodes, and less of it") {
-  CHECK(Horizontal<3>{.counts = {2, 0, 5}}.max_nodes() == 8);
-  CHECK(Horizontal<2>{}.max_nodes() == 1);
-  CHECK(Horizontal<2>{.counts = {1 << 30, 1 << 30}}.max_nodes() == 1 << 24);  // trees refuse it
+  CHECK(Horizontal<3>{.counts = {2, 0, 5}}.nodes().most == 8);
+  CHECK(Horizontal<2>{}.nodes().most == 1);
+  CHECK(Horizontal<2>{.counts = {1 << 30, 1 << 30}}.nodes().most == 1 << 24);  // trees refuse it
   const Horizontal<3> shape{.counts = {2, 2, 2}};
   ProposalBuilder tree(kVocab, 7, 0), whole(kVocab, 7, 0);
   NoUniforms rng;

@@ -73,8 +73,8 @@ void check_widths() {
   ScriptedDrafter drafter(30, rows);
   ProposalBuilder tree(30, 100, 100);
   const S shape{.widths = {3, 2, 1, 2}};
-  CHECK(shape.max_nodes() == 1 + 3 + 6 + 6 + 12);
-  CHECK(shape.least_nodes() == 4);
+  CHECK(shape.nodes().most == 1 + 3 + 6 + 6 + 12);
+  CHECK(shape.nodes().least == 4);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     propose(tree, drafter, shape, seed, 1000, {.temperature = 0.9f, .top_p = 0.95f});
     REQUIRE(tree.size() == 28);
@@ -210,12 +210,12 @@ TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") 
   ScriptedDrafter drafter(30, random_rows(30, 6, 2));
   ProposalBuilder tree(30, 40, 40);
   const Distinct cut{.widths = {2, 0, 3}};
-  CHECK(cut.max_nodes() == 3);
+  CHECK(cut.nodes().most == 3);
   propose(tree, drafter, cut, 1);
   CHECK(tree.size() == 3);
   CHECK(drafter.widths.size() == 1);
   const Iid none{.widths = {}};
-  CHECK(none.max_nodes() == 1);
+  CHECK(none.nodes().most == 1);
   propose(tree, drafter, none, 1);
   CHECK(tree.size() == 1);
   CHECK(drafter.widths.size() == 1);  // no draft call, so no sync()
@@ -223,7 +223,7 @@ TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") 
   CHECK(tree.is_chain());
   CHECK(tree.size() == 4);
   CHECK(tree.kind() == ProposalKind::sampled);
-  CHECK(Distinct{}.max_nodes() == 1 + 4 + 8 + 8);
+  CHECK(Distinct{}.nodes().most == 1 + 4 + 8 + 8);
 }
 
 static_assert(ProposalShape<Iid, ScriptedDrafter> && ProposalShape<Distinct, ScriptedDrafter>);

@@ -91,9 +91,9 @@ TEST_CASE("EAGLE's tree: 26 nodes, one draft call per level, over the nodes with
   const RowOf rows = random_rows(50, 1, 4);
   ScriptedDrafter drafter(50, rows);
   StaticTree<> shape;
-  CHECK(shape.max_nodes() == 26);
-  CHECK(shape.draft_nodes() == 11);
-  CHECK(shape.least_nodes() == 2);
+  CHECK(shape.nodes().most == 26);
+  CHECK(shape.nodes().drafted == 11);
+  CHECK(shape.nodes().least == 2);
   ProposalBuilder tree(50, 30, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 26);
@@ -119,7 +119,7 @@ TEST_CASE("the same tree as a naive transcription: random forms, rows with ties 
     CAPTURE(i);
     CHECK(holds(tree, draft_tokens, best(draft_tokens, limit - 1)));
     CHECK(drafter.widths.size() <= static_cast<std::size_t>(shape.form.depth()));
-    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.nodes().drafted);
     cut += static_cast<std::int32_t>(draft_tokens.size()) > limit - 1;
     short_rows += static_cast<std::int32_t>(draft_tokens.size()) < shape.form.size() - 1;
   }
@@ -169,7 +169,7 @@ TEST_CASE("drawn: the form's children, without replacement, with recorded distri
     REQUIRE(tree.size() == shape.form.size());  // rows are flat enough for all draws
     CHECK((tree.kind() == ProposalKind::sampled_distinct || tree.is_chain()));
     CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.form.depth()));
-    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) == shape.draft_nodes());
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) == shape.nodes().drafted);
     std::vector<std::int32_t> earlier(40);  // siblings
     for (NodeId n = 1; n < tree.size(); ++n) {
       CHECK(tree.parent(n) == shape.form.parent(n));  // drawn level by level, in the order of the form

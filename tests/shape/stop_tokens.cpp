@@ -56,11 +56,11 @@ std::vector<float> sure(const Text&) {
 /// A proposal of `drafter`; throws if a draft token follows a stop token, or if a drafter is asked for one.
 template <class S, class D>
 std::int32_t propose(S shape, D drafter, Token root, std::uint64_t seed, std::int64_t& ended) {
-  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  ProposalBuilder tree(kVocab, shape.nodes().most, shape.nodes().most);
+  if constexpr (Reserves<S>) shape.reserve({});
   tree.reset(root, static_cast<std::int32_t>(kContext.size()));
   PhiloxRandom rng(seed);
-  shape.propose(drafter, ProposeContext{kContext, {}, shape.max_nodes(), nullptr, {&kStop, 1}}, tree, rng);
+  shape.propose(drafter, ProposeContext{kContext, {}, shape.nodes().most, nullptr, {&kStop, 1}}, tree, rng);
   for (NodeId node = 1; node < tree.size(); ++node) {
     ended += tree.token(node) == kStop;
     if (tree.parent(node) != 0 && tree.token(tree.parent(node)) == kStop)

@@ -39,10 +39,10 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
              std::int32_t length, double lenience, int& offered, int& longest) {
   Vertical<n> shape{.reviews = reviews, .length = length, .lenience = lenience};
   shape.reserve();
-  ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+  ProposalBuilder tree(kVocab, shape.nodes().most, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
-  shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
+  shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
   SlowText want = slow_text(context_and_root());
   for (std::int32_t r = 0; r < reviews; ++r) want = slow_hand_up(slow, 0, want, length, lenience);
   CAPTURE(seed);
@@ -57,7 +57,7 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
       offered += shape.reviewed()[i].offered[d] > 0;
     }
   }
-  longest += tree.size() == shape.max_nodes() && reviews > 0;
+  longest += tree.size() == shape.nodes().most && reviews > 0;
 }
 
 }  // namespace
@@ -109,9 +109,9 @@ TEST_CASE("lenience applies to draft tokens with rows, not to copied ones") {
   const auto proposal = [&](auto stack, double lenience) {
     Vertical<2> shape{.reviews = 2, .length = 3, .lenience = lenience};
     shape.reserve();
-    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
-    shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
     return Text(tree.tokens().begin(), tree.tokens().end());
   };
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -131,13 +131,13 @@ TEST_CASE(
   const SamplingParams params{.temperature = 0.9f, .top_k = 4};
   Vertical<3, Draw::sampled> shape{.reviews = 2, .length = 2};
   shape.reserve();
-  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
+  ProposalBuilder tree(kVocab, shape.nodes().most, shape.nodes().most);
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Stack stack{ScriptedDrafter(kVocab, row_of(3, 1)), ScriptedDrafter(kVocab, row_of(3, 2)),
                 ScriptedPoints(kVocab, draft_token_of(3, 0.2))};
     tree.reset(kRoot, 3);
     PhiloxRandom rng(seed);
-    shape.propose(stack, ProposeContext{kContext, params, shape.max_nodes()}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, params, shape.nodes().most}, tree, rng);
     REQUIRE(tree.size() > 2);
     CHECK(tree.kind() == ProposalKind::sampled);
     Text text = context_and_root();
@@ -151,9 +151,9 @@ TEST_CASE(
 }
 
 TEST_CASE("room: max_nodes, and less of it") {
-  CHECK(Vertical<>{.reviews = 5, .length = 10}.max_nodes() == 56);
-  CHECK(Vertical<3>{.reviews = 2, .length = 3}.max_nodes() == 11);
-  CHECK(Vertical<>{.reviews = 1 << 30, .length = 1 << 30}.max_nodes() == 1 << 24);  // trees refuse it
+  CHECK(Vertical<>{.reviews = 5, .length = 10}.nodes().most == 56);
+  CHECK(Vertical<3>{.reviews = 2, .length = 3}.nodes().most == 11);
+  CHECK(Vertical<>{.reviews = 1 << 30, .length = 1 << 30}.nodes().most == 1 << 24);  // trees refuse it
   NoUniforms none;
   for (std::uint64_t seed = 0; seed < 40; ++seed)
     for (std::int32_t room = 1; room <= 15; ++room) {
@@ -166,7 +166,7 @@ TEST_CASE("room: max_nodes, and less of it") {
       Vertical<3> greedy{.reviews = 3, .length = 3, .lenience = 2};
       Vertical<3, Draw::sampled> sampled{.reviews = 3, .length = 3, .lenience = 2};
       greedy.reserve(), sampled.reserve();
-      ProposalBuilder tree(kVocab, greedy.max_nodes(), greedy.max_nodes());
+      ProposalBuilder tree(kVocab, greedy.nodes().most, greedy.nodes().most);
       tree.reset(kRoot, 3, room);
       auto first = stack(), second = stack();
       greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none);
@@ -186,7 +186,7 @@ TEST_CASE("a drafter below without draft tokens: the reviewer drafts, a token pe
   Stack stack{ScriptedDrafter(kVocab, row_of(1, 1)), ScriptedPoints(kVocab, nothing)};
   Vertical<> shape{.reviews = 3, .length = 4};
   shape.reserve();
-  ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
+  ProposalBuilder tree(kVocab, shape.nodes().most, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
   shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng);

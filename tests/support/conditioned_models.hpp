@@ -229,11 +229,13 @@ struct ToyGlide : ToyConditioned<ToyKeyValues> {
   using ToyConditioned::ToyConditioned;
   using TargetKeyValues = ToyKeyValues;
   specula::Conditioning conditioned_on() const { return specula::Conditioning::key_values; }
+  bool keeps_speculation() const { return false; }
 };
 struct ToyHead : ToyConditioned<FeaturesView<float>> {
   using ToyConditioned::ToyConditioned;
   using TargetFeatures = FeaturesView<float>;
   specula::Conditioning conditioned_on() const { return specula::Conditioning::features; }
+  bool keeps_speculation() const { return false; }
 };
 
 }  // namespace specula_test

@@ -462,7 +462,7 @@ specula::VerifyResult result_of(const Rule& rule, const Case& it, const specula:
   specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
   specula::PhiloxRandom rng(seed);
   specula::VerifyResult out;
-  rule.decide(it.tree, specula::TargetDistributions(it.view(), params, workspace), rng, out);
+  decide_checked(rule, it.tree, specula::TargetDistributions(it.view(), params, workspace), rng, out);
   return out;
 }
 

@@ -40,9 +40,10 @@ specula::VerifyResult run_rule(const Rule& rule, const specula::TokenTree& tree,
   specula::VerifyWorkspace workspace(tree.vocab(), tree.capacity());
   specula::VerifyResult out;
   const auto count = static_cast<std::int32_t>(rows.size()) / tree.vocab();
-  rule.decide(
-      tree, specula::TargetDistributions({rows.data(), count, tree.vocab(), tree.vocab()}, params, workspace),
-      rng, out);
+  decide_checked(
+      rule, tree,
+      specula::TargetDistributions({rows.data(), count, tree.vocab(), tree.vocab()}, params, workspace), rng,
+      out);
   return out;
 }
 

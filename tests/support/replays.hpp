@@ -113,8 +113,8 @@ Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
   constexpr std::int32_t kPrompt = 50;
   detail::ReplayClock clock(cell, seed * 77 + 5);
   detail::ReplayDrafter drafter(cell, clock);
-  if constexpr (ReservesWorkspace<S>) shape.reserve();
-  ProposalBuilder tree(2, shape.max_nodes(), 0);
+  if constexpr (Reserves<S>) shape.reserve({});
+  ProposalBuilder tree(2, shape.nodes().most, 0);
   VerifyResult result;
   PhiloxRandom rng(3);
   Replay out;
@@ -124,7 +124,7 @@ Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
   for (int t = 0; t < kTexts; ++t) {
     text.assign(kPrompt, 1);
     drafter.begin(kPrompt - 1);
-    if constexpr (ResetsPerText<S>) shape.reset();
+    if constexpr (LearnsFromRounds<S>) shape.reset();
     if (t == late) out.late = clock.spent;
     const auto accepted = [&](std::int32_t place) {
       Random random(seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(t) * 1000003u +
@@ -135,8 +135,8 @@ Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
       const Usage before = drafter.usage();
       const auto context = static_cast<std::int32_t>(text.size()) - 1;
       tree.reset(text.back(), context);
-      shape.propose(drafter, ProposeContext{Tokens(text).first(text.size() - 1), {}, shape.max_nodes()}, tree,
-                    rng);
+      shape.propose(drafter, ProposeContext{Tokens(text).first(text.size() - 1), {}, shape.nodes().most},
+                    tree, rng);
       const std::int32_t nodes = tree.size();
       const double took =
           clock.measure(cell.target[std::min(cell.target.size(), static_cast<std::size_t>(nodes)) - 1]);

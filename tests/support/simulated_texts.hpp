@@ -129,8 +129,9 @@ Run write_texts(const World& world, S shape) {
   Clock clock(world);
   SkilledDrafter drafter(world, clock);
   detail::expect_valid(shape);
-  if constexpr (ReservesWorkspace<S>) shape.reserve();
-  ProposalBuilder tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  if constexpr (Reserves<S>) shape.reserve({});
+  ProposalBuilder tree(8, shape.nodes().most,
+                       S::kind == ProposalKind::deterministic ? 0 : shape.nodes().most);
   VerifyResult result;
   PhiloxRandom rng(3);
   Run run;
@@ -138,7 +139,7 @@ Run write_texts(const World& world, S shape) {
   std::int32_t last = 1;
   for (std::int32_t text = 0; text < world.texts; ++text) {
     drafter.begin(text);
-    if constexpr (ResetsPerText<S>) shape.reset();
+    if constexpr (LearnsFromRounds<S>) shape.reset();
     std::vector<Token> tokens(static_cast<std::size_t>(world.prompt), 0);
     tokens.reserve(static_cast<std::size_t>(world.prompt + world.tokens + 64));
     while (static_cast<std::int32_t>(tokens.size()) < world.prompt + world.tokens) {
@@ -147,8 +148,9 @@ Run write_texts(const World& world, S shape) {
       tree.reset(tokens.back(), context);
       {
         const ProposalBuilder::ResetLock lock(tree);
-        shape.propose(drafter, ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()},
-                      tree, rng);
+        shape.propose(drafter,
+                      ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.nodes().most}, tree,
+                      rng);
       }
       const std::int32_t nodes = tree.size();
       const double took = clock.measure(world.target(nodes) + (nodes != last ? world.change : 0.0));

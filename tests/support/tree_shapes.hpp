@@ -18,10 +18,10 @@ struct Bush {
   std::int32_t depth = 1;
   specula::Token pick = 0;
 
-  std::int32_t max_nodes() const {
+  specula::NodeCounts nodes() const {
     std::int32_t total = 1, level = 1;
     for (std::int32_t d = 0; d < depth; ++d) total += level *= static_cast<std::int32_t>(sizeof...(how));
-    return total;
+    return {total};
   }
   template <class D, class C>
   void propose(D& drafter, const specula::ProposeContext& round, specula::ProposalBuilder& tree,

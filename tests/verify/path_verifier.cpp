@@ -150,7 +150,7 @@ TEST_CASE("a proposal larger than the workspace is an error") {
   CHECK_THROWS_WITH_AS(verify(40), "PathVerifier: a proposal of 40 nodes, a workspace for 8",
                        std::invalid_argument);
   CHECK(target.cache().empty());
-  verifier.reserve(40);
+  verifier.reserve({.nodes = 40});
   verify(40);
 }
 

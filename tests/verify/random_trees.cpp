@@ -100,7 +100,7 @@ VerifyResult result_of(const Rule& rule, const TokenTree& tree, LogitsView rows,
   PhiloxRandom rng(seed);
   VerifyResult out;
   // With shared noise a result is a path, too, although not exact.
-  accept_lossy(rule).decide(tree, TargetDistributions(rows, params, workspace), rng, out);
+  decide_checked(accept_lossy(rule), tree, TargetDistributions(rows, params, workspace), rng, out);
   return out;
 }
 

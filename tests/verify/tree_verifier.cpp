@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <specula/accept/exact_rules.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/verify/path_verifier.hpp>
 
 #include <limits>
@@ -35,6 +36,26 @@ struct Blind {
     out.clear();
     out.accepted.push_back(1);
     out.next_token = 4;
+  }
+};
+
+/// Reads the rows of all nodes, and the draft's distributions, without a check of either.
+struct Trusting {
+  static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
+  template <class C>
+  void decide(const TokenTree& tree, const TargetDistributions& target, C&, VerifyResult& out) const {
+    out.clear();
+    out.next_token = target.argmax(tree.size() - 1);
+    if (tree.size() > 1) (void)tree.draft_distribution(1);
+  }
+};
+/// A model that gives no row for the last node.
+struct Stingy : ToyModel {
+  using ToyModel::ToyModel;
+  LogitsView extend(Tokens tokens, Nodes parents) {
+    LogitsView rows = ToyModel::extend(tokens, parents);
+    --rows.rows;
+    return rows;
   }
 };
 
@@ -135,6 +156,32 @@ TEST_CASE("after any exception the committed context is unchanged") {
   CHECK(target.cache() == List{1, 2});
   verifier.run_round(tree, rng);
   CHECK(target.cache() == List{1, 2, 3});
+}
+
+TEST_CASE("a rule of the caller's own is not called for rows or a proposal that it must not read") {
+  PhiloxRandom rng(1);
+  ProposalBuilder tree(5, 2, 2);
+  const auto drawn = [&](bool with_shared_noise) -> const TokenTree& {
+    tree.reset(3, 2);
+    const Distribution from = tree.store(0, std::vector<float>(5), {});
+    with_shared_noise ? tree.draw_shared(0, from, rng) : tree.draw(0, from, rng);
+    return tree;
+  };
+  const auto round = [&](auto model, auto rule, bool with_shared_noise) {
+    TreeVerifier verifier{model, rule};
+    verifier.append(List{1, 2});
+    verifier.run_round(drawn(with_shared_noise), rng);
+  };
+  round(ToyModel(5, 3), Trusting{}, false);
+  CHECK_THROWS_WITH_AS(round(Stingy(5, 3), Trusting{}, false),
+                       "the target gave 1 rows of 5 logits for a proposal of 2 nodes over 5 tokens",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      round(ToyModel(5, 3), Trusting{}, true),
+      "the proposal was drawn with the target's own noise; only rules that do not look at the "
+      "draft's distributions may judge it, as GumbelCoupling",
+      std::invalid_argument);
+  round(ToyModel(5, 3), accept_lossy(Trusting{}), true);
 }
 
 TEST_CASE("a proposal that does not match the target's size is refused, and nothing changes") {

@@ -55,7 +55,7 @@ class SequenceState {
 template <class Rng>
 class SequenceVerifier : public SequenceState {
  public:
-  /// Requires a tree that passed target.expect_fits() or check_for().
+  /// Requires a tree that passed target.expect_fits().
   SequenceVerifier(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out)
       : SequenceState(tree, out), target_(target), rng_(rng), states_(target.node_states()) {}
 
@@ -114,14 +114,13 @@ class SequenceVerifier : public SequenceState {
 /// Greedy verification: a draft token is accepted iff it is the target's first largest logit. The text is
 /// identical to greedy decoding, whatever the sampling parameters and however the proposal was drawn.
 /// **Draws.** Nothing. **Cost.** One row read per node of the accepted path.
-/// **Throws.** decide(): as target.expect_fits(). **Source.** Leviathan et al. 2023, temperature 0.
+/// **Throws.** decide(): std::runtime_error for a bad row. **Source.** Leviathan et al. 2023, temperature 0.
 struct Greedy {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::greedy(verifier);
   }
@@ -131,14 +130,13 @@ struct Greedy {
 /// y; and so on from there. Never reads q, so it keeps the target's distribution for every proposal; for
 /// deterministic ones no rule accepts more. The same seed gives the same text as plain sampling.
 /// **Draws.** One `sample` per token. **Cost.** One row read per node of the accepted path.
-/// **Throws.** decide(): as target.expect_fits(). **Source.** Nothing; plain sampling, compared.
+/// **Throws.** decide(): std::runtime_error for a bad row. **Source.** Nothing; plain sampling, compared.
 struct SampleAndMatch {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::sample_and_match(verifier);
   }
@@ -150,16 +148,15 @@ struct SampleAndMatch {
 /// the tree recorded it, so p is kept with and without replacement and for mixed siblings.
 /// **Draws.** One `accept` per node tried, then one `residual` or, where nothing was rejected, `sample`.
 /// **Cost.** One row read per node of the accepted path; a rejection reads its two rows again.
-/// **Throws.** decide(): as expect_fits(name, tree) of `target`.
+/// **Throws.** decide(): std::runtime_error for a bad row.
 /// **Source.** Leviathan et al. 2023, Chen et al. 2023; over siblings SpecInfer and Sequoia.
 struct Rejection {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits("Rejection", tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::rejection(verifier);
   }
@@ -176,16 +173,15 @@ struct Rejection {
 /// **Draws.** One `accept` per node tried of weight above 0, then one `residual` or, after a leaf, `sample`.
 /// **Cost.** One row read per inner node on the way to the first accepted leaf; a rejection reads its
 /// parent's row and the draft's again (chosen nodes: one logit).
-/// **Throws.** decide(): as expect_fits(name, tree) of `target`.
+/// **Throws.** decide(): std::runtime_error for a bad row.
 /// **Source.** Weng et al. 2025; on one path Sun et al. 2024 (block verification).
 struct Traversal {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits("Traversal", tree);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::traversal(verifier);
   }
@@ -203,10 +199,9 @@ struct Block {
   /// Lossless for sampled chains.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits("Block", tree);
     if (!tree.is_chain())
       throw std::invalid_argument("Block: the proposal is no chain; Traversal takes trees");
     Traversal{}.decide(tree, target, rng, out);
@@ -221,15 +216,14 @@ struct Block {
 /// the tokens is not exact (tests/exact/known_failures.cpp). Proposals with shared noise require
 /// GumbelCoupling instead of this rule.
 /// **Draws.** As the chosen rule. **Cost.** As the chosen rule.
-/// **Throws.** decide(): as expect_fits(name, tree) of `target`. **Source.** Those of both rules.
+/// **Throws.** decide(): std::runtime_error for a bad row. **Source.** Those of both rules.
 struct Sampling {
   /// Lossless unless the proposal shares the target's noise.
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits("Sampling", tree);
     if (tree.kind() == ProposalKind::deterministic)
       SampleAndMatch{}.decide(tree, target, rng, out);
     else

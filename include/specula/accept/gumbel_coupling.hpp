@@ -23,15 +23,14 @@ namespace specula {
 /// proposes (tests/accept/gumbel_coupling.cpp shows both).
 /// **Draws.** `noise`, one word per token.
 /// **Cost.** One row read and one draw_by_noise per node of the accepted path.
-/// **Throws.** decide(): as target.expect_fits(). **Source.** Daliri, Musco, Suresh 2024.
+/// **Throws.** decide(): std::runtime_error for a bad row. **Source.** Daliri, Musco, Suresh 2024.
 struct GumbelCoupling {
   static constexpr bool lossless_for(ProposalKind) { return true; }  ///< Lossless for every kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     static_assert(detail::explain_random_source<Rng, true>());
-    target.expect_fits(tree);
     detail::SequenceState sequence(tree, out);
     rules::accept_matching(sequence, [&](NodeId at, int) {
       const Distribution distribution = target[at];

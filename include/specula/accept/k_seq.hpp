@@ -23,16 +23,16 @@ namespace specula {
 /// **Draws.** As Rejection.
 /// **Cost.** One row read per node of the accepted path; where k > 1, its target's and its draft's row again
 /// for each of about 8 trial values of rho, and once more if all children are rejected.
-/// **Throws.** decide(): as target.expect_fits(); for siblings neither independent nor point masses.
+/// **Throws.** decide(): std::runtime_error for a bad row, std::invalid_argument for siblings neither
+/// independent nor point masses.
 /// **Source.** Sun et al. 2023 (SpecTr, algorithm 2).
 struct KSeq {
   /// Lossless for siblings drawn independently.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     expect_independent(tree.kind());
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {

@@ -26,10 +26,9 @@ class Lenient {
   double lenience() const { return lenience_; }                       ///< factor on p
   static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits("Lenient", tree);
     if (target.params().greedy()) return verify_greedily(tree, target, out);
     detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
     rules::rejection(verifier, lenience_);

@@ -3,27 +3,18 @@
 
 #include <utility>
 
-#include "specula/accept/target_distributions.hpp"
 #include "specula/base/proposal_kind.hpp"
-#include "specula/base/rows.hpp"
-#include "specula/proposal/token_tree.hpp"
 
 namespace specula {
 
 /// A rule that the caller allows to be lossy: the text need not have the target's distribution.
-/// **Draws.** As `Rule`. **Cost.** As `Rule`. **Throws.** As `Rule`, but not for shared noise.
-/// **Source.** That of `Rule`.
+/// **Draws.** As `Rule`. **Cost.** As `Rule`. **Throws.** As `Rule`; decide_checked() not
+/// for shared noise. **Source.** That of `Rule`.
 template <class Rule>
 struct AcceptLossy : Rule {
   /// So that every pair compiles, without the guarantee.
   static constexpr bool lossless_for(ProposalKind) { return true; }
   static constexpr bool lossy = true;  ///< tells it from a lossless rule
-
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
-  template <class Rng>
-  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    Rule::decide(tree, target.for_lossy(), rng, out);
-  }
 };
 
 /// Lets a pair of shape and rule compile that is not lossless: the text loses the target's distribution.

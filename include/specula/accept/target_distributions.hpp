@@ -310,7 +310,7 @@ class TargetDistributions {
   }
 
   /// Throws std::invalid_argument unless there is a row per node of `tree`, over the same vocabulary, and
-  /// room for them in the workspace. Every rule calls this, or check_for(), first.
+  /// room for them in the workspace. Reading a row is unchecked: decide_checked() calls this before a rule.
   void expect_fits(const TokenTree& tree) const {
     if (tree.size() < 1)
       throw std::invalid_argument("the proposal has no root: call ProposalBuilder::reset() first");
@@ -321,22 +321,6 @@ class TargetDistributions {
     if (nodes > work_->node_states_.size())
       throw std::invalid_argument("TargetDistributions: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(work_->node_states_.size()));
-  }
-  /// The same for a rule, named for the message, that reads the draft's distributions. Also throws
-  /// std::invalid_argument if `tree` was drawn with the noise that draws the target's own tokens, which such
-  /// a rule must not be given, unless it is used within accept_lossy().
-  void expect_fits(const char* rule, const TokenTree& tree) const {
-    expect_fits(tree);
-    if (!lossy_ && tree.kind() == ProposalKind::shared)
-      throw std::invalid_argument(std::string(rule) +
-                                  ": the proposal was drawn with the target's own noise; only rules that do "
-                                  "not look at the draft's distributions may judge it, as GumbelCoupling");
-  }
-  /// The same rows for a rule within accept_lossy().
-  TargetDistributions for_lossy() const {
-    TargetDistributions all = *this;
-    all.lossy_ = true;
-    return all;
   }
 
   /// p after `node`, a value. Cost: one row read, which ends weights(). Throws std::runtime_error naming the
@@ -393,7 +377,22 @@ class TargetDistributions {
   SamplingParams params_;
   VerifyWorkspace* work_;
   std::uint64_t verification_ = 0;  // its number in the workspace
-  bool lossy_ = false;
 };
+
+/// rule.decide(tree, target, rng, out) after the checks that every rule needs: whoever calls a rule must call
+/// this. Throws std::invalid_argument unless target.expect_fits(tree), and if `tree` was drawn with the noise
+/// that draws the target's own tokens and the rule is not lossless for that, since it reads the draft's
+/// distributions; within accept_lossy() it is. Otherwise what the rule throws. Cost: the rule's, and a few
+/// comparisons.
+template <class Rule, class Rng>
+void decide_checked(const Rule& rule, const TokenTree& tree, const TargetDistributions& target, Rng& rng,
+                    VerifyResult& out) {
+  target.expect_fits(tree);
+  if (tree.kind() == ProposalKind::shared && !Rule::lossless_for(ProposalKind::shared))
+    throw std::invalid_argument(
+        "the proposal was drawn with the target's own noise; only rules that do not look at the draft's "
+        "distributions may judge it, as GumbelCoupling");
+  rule.decide(tree, target, rng, out);
+}
 
 }  // namespace specula

@@ -47,7 +47,7 @@ inline double entropy(const TokenWeights& weights) {
 /// and loses the target's distribution: as a final rule it compiles only within accept_lossy().
 /// **Draws.** One `sample`.
 /// **Cost.** Two reads of a row per accepted node with children, and a third of the last node's.
-/// **Throws.** Constructor: std::invalid_argument out of range. decide(): as target.expect_fits().
+/// **Throws.** Constructor: std::invalid_argument out of range. decide(): std::runtime_error for a bad row.
 /// **Source.** Cai et al. 2024 (Medusa), section 2.3.1.
 class Typical {
  public:
@@ -63,10 +63,9 @@ class Typical {
   double delta() const { return delta_; }      ///< factor on exp(-entropy) in the threshold
   static constexpr bool lossless_for(ProposalKind) { return false; }  ///< Lossless for no kind.
 
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule. Throws what target.expect_fits() throws.
+  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
   template <class Rng>
   void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    target.expect_fits(tree);
     out.clear();
     const detail::NodeStates states = target.node_states();
     // Parents come before their children. A state's weight is 1 if its node is accepted.

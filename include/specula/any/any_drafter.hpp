@@ -24,8 +24,8 @@ class AnyDrafter {
   Usage usage() const noexcept { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
   /// The drafter's, null if it names none; see NamesItsCache.
   const void* cache_id() const { return drafter_->cache_id(); }
-  /// Allocates memory for a text and a proposal of `tokens` tokens in all, if the drafter does.
-  void reserve(std::int32_t tokens) { drafter_->reserve(tokens); }
+  /// Allocates memory for a text with its proposal, if the drafter does.
+  void reserve(const Sizes& sizes) { drafter_->reserve(sizes); }
   /// Begins a text that shares `n` tokens with the last one.
   void truncate(std::int32_t n) { drafter_->truncate(n); }
   /// Brings it to the text `context` followed by `draft_tokens`; see Drafter.
@@ -40,7 +40,7 @@ class AnyDrafter {
     virtual std::int32_t capacity() const = 0;
     virtual Usage usage() const noexcept = 0;
     virtual const void* cache_id() const = 0;
-    virtual void reserve(std::int32_t tokens) = 0;
+    virtual void reserve(const Sizes& sizes) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual void sync(Tokens context, Tokens draft_tokens) = 0;
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
@@ -60,8 +60,8 @@ class AnyDrafter {
       if constexpr (NamesItsCache<D>) return own.cache_id();
       return nullptr;
     }
-    void reserve([[maybe_unused]] std::int32_t tokens) override {
-      if constexpr (ReservesMemory<D>) own.reserve(tokens);
+    void reserve([[maybe_unused]] const Sizes& sizes) override {
+      if constexpr (Reserves<D>) own.reserve(sizes);
     }
     void truncate(std::int32_t n) override { own.truncate(n); }
     void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }

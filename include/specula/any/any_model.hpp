@@ -20,7 +20,6 @@
 #include "specula/model/language_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
-#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 
@@ -61,7 +60,7 @@ class AnyModel {
 
   /// A ModelDrafter over the model.
   AnyDrafter drafter() { return model_->drafter(); }
-  /// The target state that the model reads when it drafts, as StatesConditioning declares; else nothing.
+  /// The target state that the model reads when it drafts, as TargetConditioned declares; else nothing.
   Conditioning conditioned_on() const { return model_->conditioned_on(); }
   /// Whether drafts can read this state of the model: whether it is ExposesKeyValues or ExposesFeatures.
   bool exposes(Conditioning state) const { return model_->view_type(state) != nullptr; }
@@ -122,9 +121,7 @@ class AnyModel {
   };
   template <class M>
   struct Of final : Base {
-    static_assert(!detail::has_set_target_state<M>() || StatesConditioning<M>,
-                  "AnyModel: a model with set_target_state() must be StatesConditioning: TargetKeyValues or "
-                  "TargetFeatures, the view that it takes, and Conditioning conditioned_on() const");
+    static_assert(detail::check_target_state<M>());
     explicit Of(M& model) : it(model) {}
     std::int32_t vocab_size() const override { return it.vocab_size(); }
     std::int32_t size() const override { return it.size(); }
@@ -148,12 +145,12 @@ class AnyModel {
     }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
     AnyDrafter drafter([[maybe_unused]] AnyModel& target) override {
-      if constexpr (StatesConditioning<M>) {
+      if constexpr (TargetConditioned<M>) {
         const Conditioning reads = it.conditioned_on();
-        if constexpr (requires { typename M::TargetKeyValues; })
+        if constexpr (detail::TakesKeyValues<M>)
           if (reads == Conditioning::key_values)
             return conditioned<Conditioning::key_values, typename M::TargetKeyValues>(target);
-        if constexpr (requires { typename M::TargetFeatures; })
+        if constexpr (detail::TakesFeatures<M>)
           if (reads == Conditioning::features)
             return conditioned<Conditioning::features, typename M::TargetFeatures>(target);
       }
@@ -161,8 +158,6 @@ class AnyModel {
     }
     template <Conditioning reads, class View>
     AnyDrafter conditioned(AnyModel& target) {
-      static_assert(TargetConditioned<M, View>,
-                    "AnyModel: set_target_state() must take the type that is named");
       const auto fail = [](const std::string& what) {
         throw std::invalid_argument("AnyModel::drafter: the draft reads the target's " +
                                     std::string(name_of(reads)) + ", " + what);
@@ -174,7 +169,7 @@ class AnyModel {
       return AnyDrafter(detail::ConditionedDrafter<M, AnyModel, Accessor<reads, View>>(it, target));
     }
     Conditioning conditioned_on() const override {
-      if constexpr (StatesConditioning<M>) return it.conditioned_on();
+      if constexpr (TargetConditioned<M>) return it.conditioned_on();
       return Conditioning::nothing;
     }
     const std::type_info* view_type([[maybe_unused]] Conditioning state) const override {

@@ -76,8 +76,8 @@ class AnyRule {
  public:
   /// `lenience` is used by RuleName::lenient only. Throws std::invalid_argument unless it is in [1, 1e30],
   /// and if the rule does not keep the target's distribution for proposals of this kind.
-  explicit AnyRule(RuleName rule, double lenience = 1) : AnyRule(rule, lenience, !is_lossless(rule, of)) {
-    if (lossy_)
+  explicit AnyRule(RuleName rule, double lenience = 1) : rule_(rule), lenient_(lenience) {
+    if (!is_lossless(rule, of))
       throw std::invalid_argument(std::string("AnyRule: ") + name_of(rule) +
                                   ": " SPECULA_NOT_LOSSLESS
                                   " Write AnyRule<kind>::accept_lossy(rule) if a text of another "
@@ -85,24 +85,23 @@ class AnyRule {
   }
   /// Any rule: the text need not have the target's distribution.
   static AnyRule accept_lossy(RuleName rule, double lenience = 1) {
-    return AnyRule(rule, lenience, !is_lossless(rule, of));
+    AnyRule any(RuleName::match, lenience);  // lossless for every kind
+    any.rule_ = rule;
+    return any;
   }
 
   /// For proposals of its own kind.
   static constexpr bool lossless_for(ProposalKind kind) { return kind == of; }
 
-  /// As the chosen rule, within accept_lossy() if it is not lossless.
+  /// As the chosen rule.
   void decide(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
                VerifyResult& out) const {
-    detail::verify_by(rule_, lenient_, tree, lossy_ ? target.for_lossy() : target, rng, out);
+    detail::verify_by(rule_, lenient_, tree, target, rng, out);
   }
 
  private:
-  AnyRule(RuleName rule, double lenience, bool lossy) : rule_(rule), lenient_(lenience), lossy_(lossy) {}
-
   RuleName rule_;
   Lenient lenient_;
-  bool lossy_;
 };
 
 static_assert(AcceptanceRule<AnyRule<ProposalKind::mixed>>);

@@ -1,7 +1,6 @@
 // Type-erased proposal shape, chosen at run time.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -29,15 +28,11 @@ class AnyShape {
     requires(!std::same_as<S, AnyShape> && ProposalShape<S, D> && S::kind == of)
   explicit AnyShape(S shape) : shape_(std::make_unique<Of<S>>(std::move(shape))) {}
 
-  std::int32_t max_nodes() const { return shape_->max_nodes(); }  ///< of its largest proposal, root included
-  /// As the shape declares, else 2.
-  std::int32_t least_nodes() const { return shape_->least_nodes(); }
-  /// Nodes that the drafter runs: at least max_nodes().
-  std::int32_t draft_nodes() const { return shape_->draft_nodes(); }
+  NodeCounts nodes() const { return shape_->nodes(); }  ///< the shape's own
   /// Throws what the shape's validate() throws.
   void validate() const { shape_->validate(); }
-  void reserve() { shape_->reserve(); }  ///< Sizes the shape's workspace.
-  void reset() { shape_->reset(); }      ///< Begins a text.
+  void reserve(const Sizes& sizes = {}) { shape_->reserve(sizes); }  ///< Sizes the shape's workspace.
+  void reset() { shape_->reset(); }                                  ///< Begins a text.
   /// Grows `tree` by draft tokens of `drafter`; see ProposalShape.
   void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree, PhiloxRandom& rng) {
     shape_->propose(drafter, context, tree, rng);
@@ -52,11 +47,9 @@ class AnyShape {
  private:
   struct Base {
     virtual ~Base() = default;
-    virtual std::int32_t max_nodes() const = 0;
-    virtual std::int32_t least_nodes() const = 0;
-    virtual std::int32_t draft_nodes() const = 0;
+    virtual NodeCounts nodes() const = 0;
     virtual void validate() const = 0;
-    virtual void reserve() = 0;
+    virtual void reserve(const Sizes& sizes) = 0;
     virtual void reset() = 0;
     virtual void propose(D&, const ProposeContext&, ProposalBuilder&, PhiloxRandom&) = 0;
     virtual void learn(const TokenTree&, const VerifyResult&, const Timing&) = 0;
@@ -66,21 +59,13 @@ class AnyShape {
   struct Of final : Base {
     static_assert(detail::check_shape_members<S>());
     explicit Of(S shape) : own(std::move(shape)) {}
-    std::int32_t max_nodes() const override { return own.max_nodes(); }
-    std::int32_t least_nodes() const override {
-      if constexpr (StatesLeastNodes<S>) return own.least_nodes();
-      return 2;
-    }
-    std::int32_t draft_nodes() const override {
-      if constexpr (StatesDraftNodes<S>) return std::max(own.max_nodes(), own.draft_nodes());
-      return own.max_nodes();
-    }
+    NodeCounts nodes() const override { return own.nodes(); }
     void validate() const override { detail::expect_valid(own); }
-    void reserve() override {
-      if constexpr (ReservesWorkspace<S>) own.reserve();
+    void reserve([[maybe_unused]] const Sizes& sizes) override {
+      if constexpr (Reserves<S>) own.reserve(sizes);
     }
     void reset() override {
-      if constexpr (ResetsPerText<S>) own.reset();
+      if constexpr (LearnsFromRounds<S>) own.reset();
     }
     void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree,
                  PhiloxRandom& rng) override {
@@ -91,7 +76,7 @@ class AnyShape {
       if constexpr (LearnsFromRounds<S>) own.learn(tree, result, timing);
     }
     std::span<const Reviews> reviewed() const override {
-      if constexpr (requires { own.reviewed(); }) return own.reviewed();
+      if constexpr (CountsReviews<S>) return own.reviewed();
       return {};
     }
     S own;

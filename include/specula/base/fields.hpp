@@ -71,10 +71,10 @@ void expect_all_in(const char* name, const std::array<T, n>& values, T least, T 
       expect_in((std::string(name) + '[' + number(i) + ']').c_str(), values[i], least, most);
 }
 
-/// The same for a shape's max_nodes(). A shape that passes needs no further checks of its size.
+/// The same for the largest proposal of a shape. A shape that passes needs no further checks of its size.
 template <class Shape>
 void expect_nodes(const char* name, const Shape& shape) {
-  expect_in((std::string(name) + ": max_nodes()").c_str(), shape.max_nodes(), 1, kMaxNodes);
+  expect_in((std::string(name) + ": nodes().most").c_str(), shape.nodes().most, 1, kMaxNodes);
 }
 
 /// Throws what the policy's own validate() throws, if it has one.

@@ -1,4 +1,4 @@
-// Basic types: tokens, nodes, rows of logits, distributions, the result of a verification.
+// Basic types: tokens, nodes, rows of logits, distributions, the result of a verification, sizes.
 #pragma once
 
 #include <cmath>
@@ -98,6 +98,22 @@ struct VerifyResult {
     accepted.assign(1, 0);
     next_token = kNoToken;
   }
+};
+
+/// How large the proposals of a shape get. Nodes are counted with the root.
+struct NodeCounts {
+  std::int32_t most = 1;        ///< of the largest proposal
+  std::int32_t least = 2;       ///< of the smallest proposal that has a draft token
+  std::int32_t drafted = most;  ///< that the drafter runs, at most
+
+  /// Nodes that a draft's KV cache must hold beside the context.
+  std::int32_t held() const { return most > drafted ? most : drafted; }
+};
+
+/// What the policies of a Speculator must have room for, at most.
+struct Sizes {
+  std::int32_t tokens = 0;  ///< of a text with its proposal, the last token excepted
+  std::int32_t nodes = 1;   ///< of a proposal, root included
 };
 
 }  // namespace specula

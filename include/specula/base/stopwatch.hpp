@@ -1,4 +1,4 @@
-// Stopwatch: adds the wall time of a scope to a sum; PassWatch: that of a model's passes. Reads the POSIX
+// Stopwatch: adds the wall time of a scope to a sum. Reads the POSIX
 // monotonic clock, because the standard chrono header would be a third of the facade's parsed lines.
 #pragma once
 
@@ -32,29 +32,6 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
-  double* seconds_;
-  double begin_;
-};
-
-/// The same for the passes of `model` in the scope: by its own clock where it has one (TimesItself).
-template <class M>
-class PassWatch {
- public:
-  PassWatch(const M& model, double& seconds) : model_(&model), seconds_(&seconds), begin_(now()) {}
-  ~PassWatch() { *seconds_ += now() - begin_; }
-  PassWatch(const PassWatch&) = delete;
-  PassWatch& operator=(const PassWatch&) = delete;
-
- private:
-  double now() const {
-    if constexpr (requires(const M& m) { m.pass_seconds().value_or(0.0); }) {  // a wrapper's
-      if (const auto own = model_->pass_seconds()) return *own;
-    } else if constexpr (requires(const M& m) { m.pass_seconds(); }) {
-      return model_->pass_seconds();
-    }
-    return monotonic_seconds();
-  }
-  const M* model_;
   double* seconds_;
   double begin_;
 };

@@ -159,9 +159,9 @@ class Bigram {
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
   const Usage& usage() const noexcept { return usage_; }  ///< calls, nodes and seconds so far
 
-  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
-  void reserve(std::int32_t tokens) {
-    const auto n = static_cast<std::size_t>(std::max(0, tokens));
+  /// Reserves memory for a text with its proposal.
+  void reserve(const Sizes& sizes) {
+    const auto n = static_cast<std::size_t>(std::max(0, sizes.tokens));
     text_.reserve(n);
     draft_tokens_.reserve(n);
     confidences_.reserve(n);

@@ -1,6 +1,7 @@
 // Drafters that are conditioned on the target: GLIDE on its keys and values, EAGLE and HASS on its features.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -12,7 +13,6 @@
 #include "specula/base/stopwatch.hpp"
 #include "specula/draft/model_drafter.hpp"
 #include "specula/policy/concepts.hpp"
-#include "specula/policy/optional_members.hpp"
 
 namespace specula::detail {
 
@@ -38,8 +38,8 @@ struct FeaturesAccessor {
 /// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
 /// and `of(target)`, the view. Between rounds the draft's cache keeps only tokens appended as context:
 /// speculative ones were computed before the target had processed all tokens before them. A model whose cache
-/// does not depend on the view declares keeps_speculation(), and keeps them.
-template <LanguageModel D, LanguageModel T, class Accessor>
+/// does not depend on the view says so (keeps_speculation()), and keeps them.
+template <TargetConditioned D, LanguageModel T, class Accessor>
 class ConditionedDrafter {
  public:
   /// Empties the draft.
@@ -85,7 +85,7 @@ class ConditionedDrafter {
                              std::to_string(context.size()) + " tokens, but the target holds " +
                              std::to_string(target_->size()) + "; bring the target there first");
     draft_.expect_unchanged();
-    if (context.size() > known && !keeps_speculation()) draft_.drop_speculation();
+    if (context.size() > known && !model_->keeps_speculation()) draft_.drop_speculation();
     update_target_state();
     draft_.sync(context, draft_tokens);
   }
@@ -97,12 +97,6 @@ class ConditionedDrafter {
   void update_target_state() {
     const Stopwatch watch(view_seconds_);
     model_->set_target_state(Accessor::of(*target_));
-  }
-  bool keeps_speculation() const {
-    if constexpr (requires(const D& d) { d.keeps_speculation(); })
-      return model_->keeps_speculation();
-    else
-      return false;
   }
 
   ModelDrafter<D> draft_;
@@ -120,7 +114,7 @@ namespace specula {
 /// Drafts with a small model whose layers attend to their own cache and to the keys and values that the
 /// target cached for the context. Within a round a draft token sees the target's keys of the context, not of
 /// the draft tokens before it. So accepted tokens are run again in the next round, when the target has their
-/// keys: they are appended, which a lazy model merges into its next pass. (A one-layer draft that declares
+/// keys: they are appended, which a lazy model merges into its next pass. (A one-layer draft that says
 /// keeps_speculation() keeps them: its own keys and values do not change.) References both models, which must
 /// outlive it; its first sync() empties the draft.
 ///
@@ -131,8 +125,8 @@ namespace specula {
 /// **Cost.** One pass of the draft per extend(), and per sync() unless lazy. Allocates when constructed only.
 /// **Throws.** std::invalid_argument if the vocabularies differ; what the draft's set_target_state() throws.
 /// **Source.** GLIDE with a CAPE (Du et al. 2024), section 4.1.
-template <LanguageModel D, ExposesKeyValues T>
-  requires TargetConditioned<D, decltype(std::declval<T&>().key_values())>
+template <TargetConditioned D, ExposesKeyValues T>
+  requires std::same_as<typename D::TargetKeyValues, decltype(std::declval<T&>().key_values())>
 class Glide : public detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor> {
  public:
   using detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>::ConditionedDrafter;
@@ -152,8 +146,8 @@ Glide(D&&, T&&) -> Glide<std::remove_reference_t<D>, std::remove_reference_t<T>>
 ///
 /// **Draws.** Nothing. **Cost.** As Glide. **Throws.** As Glide.
 /// **Source.** EAGLE (Li et al. 2024); HASS (Zhang et al. 2024).
-template <LanguageModel D, ExposesFeatures T>
-  requires TargetConditioned<D, decltype(std::declval<T&>().features())>
+template <TargetConditioned D, ExposesFeatures T>
+  requires std::same_as<typename D::TargetFeatures, decltype(std::declval<T&>().features())>
 class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAccessor> {
  public:
   using detail::ConditionedDrafter<D, T, detail::FeaturesAccessor>::ConditionedDrafter;

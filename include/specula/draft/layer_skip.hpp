@@ -15,7 +15,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/base/stats.hpp"
-#include "specula/base/stopwatch.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
@@ -138,9 +138,9 @@ class LayerSkip {
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
         throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parents[i]) + " of " +
                                     std::to_string(made + i) + " nodes");
-    const detail::Stopwatch watch(usage_.seconds);
+    const detail::PassWatch<T> watch(*target_, usage_.seconds);
     if (!chosen_ && !given_) {
-      if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->attention_similarity(), rules_, skipped_);
+      choose_skipped(target_->attention_similarity(), rules_, skipped_);
       chosen_ = true;
     }
     if (size() == 0 && target_->node_count() > 0) target_->truncate(target_->size());

@@ -76,15 +76,15 @@ class MaxGram {
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }  ///< no limit
   const Usage& usage() const noexcept { return usage_; }  ///< calls, nodes and seconds so far
 
-  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
-  void reserve(std::int32_t tokens) {
-    corpus_.reserve(tokens);
-    const auto n = static_cast<std::size_t>(std::max(0, tokens));
+  /// Reserves memory for a text with its proposal.
+  void reserve(const Sizes& sizes) {
+    corpus_.reserve(sizes.tokens);
+    const auto n = static_cast<std::size_t>(std::max(0, sizes.tokens));
     nodes_.reserve(n);
     synced_.reserve(n);
     draft_tokens_.reserve(n);
     confidences_.reserve(n);
-    if (fallback_) fallback_->reserve(tokens);
+    if (fallback_) fallback_->reserve(sizes);
   }
 
   /// Drops all nodes, and committed tokens from `n` on. O(capacity) if there are such tokens.

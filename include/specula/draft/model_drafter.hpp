@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "specula/base/stats.hpp"
-#include "specula/base/stopwatch.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/policy/concepts.hpp"
-#include "specula/policy/optional_members.hpp"
 
 namespace specula {
 
@@ -22,10 +21,7 @@ struct WholeModel {
   template <class M>
   LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
     const LogitsView rows = model.extend(tokens, parents);
-    static_assert(
-        !requires { model.layers(); } || CountsLayers<M>,
-        "the draft's layers() is not CountsLayers: std::int32_t layers() const");
-    if constexpr (CountsLayers<M>) usage.layers += static_cast<double>(tokens.size()) * model.layers();
+    usage.layers += static_cast<double>(tokens.size()) * layers_of(model);
     return rows;
   }
 };

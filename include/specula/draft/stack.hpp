@@ -68,8 +68,8 @@ class Stack {
     const std::int32_t first = head_.capacity() - context, others = tail_.room(context);
     return first > 1 && others > 1 ? std::min(first, others) : std::max(first, others);
   }
-  /// The cache of the i-th member; null for one that names none. See NamesItsCache.
-  const void* cache_id(std::size_t i = 0) const {
+  /// The cache of the i-th member; null for one that names none. See NamesItsCache. Requires i < kMembers.
+  const void* cache_id(std::size_t i) const {
     if (i > 0) return tail_.cache_id(i - 1);
     if constexpr (NamesItsCache<Head>) return head_.cache_id();
     return nullptr;
@@ -89,9 +89,9 @@ class Stack {
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
 
   /// Reserves memory in the members that keep a copy of the text.
-  void reserve(std::int32_t tokens) {
-    if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
-    tail_.reserve(tokens);
+  void reserve(const Sizes& sizes) {
+    if constexpr (Reserves<Head>) head_.reserve(sizes);
+    tail_.reserve(sizes);
   }
   /// Usage of the i-th member; empty for a member without usage(). Requires i < kMembers.
   Usage usage(std::size_t i) const noexcept {
@@ -139,7 +139,7 @@ class Stack<Head> {
   /// Nodes that a proposal after `context` tokens may have.
   std::int32_t room(std::int32_t context) const { return head_.capacity() - context; }
   /// The cache of the drafter; null if it names none. See NamesItsCache.
-  const void* cache_id(std::size_t = 0) const {
+  const void* cache_id(std::size_t) const {
     if constexpr (NamesItsCache<Head>) return head_.cache_id();
     return nullptr;
   }
@@ -152,9 +152,9 @@ class Stack<Head> {
   }
   /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
-  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
-  void reserve(std::int32_t tokens) {
-    if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
+  /// Reserves memory in the drafter if it keeps a copy of the text.
+  void reserve(const Sizes& sizes) {
+    if constexpr (Reserves<Head>) head_.reserve(sizes);
   }
   /// Usage of the drafter; empty if it has no usage().
   Usage usage(std::size_t = 0) const noexcept {
@@ -174,9 +174,7 @@ namespace detail {
 
 /// Drafters that a cascade of `members` can use.
 template <class D, std::size_t members>
-concept StackOf = Drafter<D> && requires {
-  requires D::kMembers == members;
-};
+concept StackOf = Drafter<D> && HasMembers<D> && D::kMembers == members;
 
 /// The same if all members but the last return rows, which a review requires.
 template <class D, std::size_t members, std::size_t i = 0>

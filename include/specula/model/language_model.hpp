@@ -8,6 +8,7 @@
 
 #include "specula/base/has_member.hpp"
 #include "specula/base/rows.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/model/skipped_blocks.hpp"
 
 namespace specula {
@@ -97,42 +98,37 @@ concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
   m.features().row(i);                                     // (width): those of committed token i
 };
 
-/// A draft model that reads a view of the target, from key_values() or features(), in each of its passes.
-/// Its drafter (Glide, FeatureHead) gives it the new view in every round, before the first pass.
-template <class D, class View>
-concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
-  d.set_target_state(view);
-};
-
-/// A draft model that AnyModel can connect to a target: it reports at run time what it reads, and names by
-/// member types the views that its set_target_state() takes (AnyModel checks that it is TargetConditioned).
+namespace detail {
 template <class D>
-concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
-  { c.conditioned_on() } -> std::same_as<Conditioning>;
-} && (requires { typename D::TargetKeyValues; } || requires { typename D::TargetFeatures; });
+concept TakesKeyValues = requires(D& d, const typename D::TargetKeyValues& view) { d.set_target_state(view); };
+template <class D>
+concept TakesFeatures = requires(D& d, const typename D::TargetFeatures& view) { d.set_target_state(view); };
+}  // namespace detail
 
-/// A model that reports the number of layers of one full pass, for the costs in Usage (stats.hpp).
-template <class M>
-concept CountsLayers = LanguageModel<M> && requires(const M& c) {
-  { c.layers() } -> std::same_as<std::int32_t>;
-};
+/// A draft model that reads a view of the target in each of its passes: what key_values() returns, or
+/// features(). Its drafter (Glide, FeatureHead) gives it the new view in every round, before the first pass. It
+/// names the view's type, TargetKeyValues or TargetFeatures; a type that may read either names both.
+template <class D>
+concept TargetConditioned = LanguageModel<D> && requires(const D& c) {
+  { c.conditioned_on() } -> std::same_as<Conditioning>;  // what it reads
+  { c.keeps_speculation() } -> std::same_as<bool>;       // whether nodes that ran under one view are those that
+                                                         // would run under the next
+} && (detail::TakesKeyValues<D> || detail::TakesFeatures<D>);
 
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding). A
 /// block is the attention or the MLP of one layer. append(), commit({}) and truncate() drop such nodes; the
 /// cached keys and values of committed tokens keep their bits. While there are such nodes, a call that
 /// commits one of them, or adds nodes that do not skip the same blocks, throws and changes nothing.
+///
+/// attention_similarity() tells how little each attention block changes its input, by which the drafter
+/// LayerSkip chooses the blocks to skip: the cosine of the block's input and its output after the residual
+/// addition, averaged over the context. (layers), near 1 where the block changes little; empty if not measured.
 template <class M>
-concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents,
-                                                  const SkippedBlocks& skipped) {
+concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents,
+                                                   const SkippedBlocks& skipped) {
+  { c.layers() } -> std::same_as<std::int32_t>;                                  // of one full pass
   { c.node_count() } -> std::same_as<std::int32_t>;                              // nodes, not committed
   { m.extend_skipping(tokens, parents, skipped) } -> std::same_as<LogitsView>;  // extend() without these blocks
-};
-
-/// A model that measures how little each attention block changes its input, by which the drafter LayerSkip
-/// chooses the blocks to skip: the cosine of the block's input and its output after the residual addition,
-/// averaged over the context. (layers), near 1 where the block changes little; empty if not measured.
-template <class M>
-concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
   { m.attention_similarity() } -> std::convertible_to<std::span<const double>>;
 };
 
@@ -152,9 +148,9 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 };
 
 /// A policy that names the KV cache that its text is in, by the address of the model: `const void* cache_id()
-/// const`; null for none. A drafter of several also has `cache_id(std::size_t i) const`, of each member
-/// i < kMembers. Speculator and Stack reject two policies that use one cache. So does a model that wraps
-/// another one: its name is that of the wrapped model.
+/// const`; null for none. Every verifier has it; a drafter of several names its members' (HasMembers).
+/// Speculator and Stack reject two policies that use one cache. A model that wraps another one has it, too: its
+/// name is that of the wrapped model.
 template <class P>
 concept NamesItsCache = requires(const P& p) {
   { p.cache_id() } -> std::same_as<const void*>;
@@ -168,6 +164,16 @@ namespace specula::detail {
 
 SPECULA_HAS_MEMBER(set_target_state)
 
+/// Compiles unless `M` has a set_target_state() and is not TargetConditioned.
+template <class M>
+consteval bool check_target_state() {
+  static_assert(
+      !has_set_target_state<M>() || TargetConditioned<M>,
+      "a model with set_target_state() must be TargetConditioned: TargetKeyValues or TargetFeatures, the "
+      "view that it takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
+  return true;
+}
+
 /// The name of a model's KV cache: its address, or what a wrapper answers.
 template <class M>
 const void* cache_of(const M& model) {
@@ -176,4 +182,37 @@ const void* cache_of(const M& model) {
   else
     return &model;
 }
+
+/// The layers of one full pass, if the model can run less than one and so counts them; else 0.
+template <class M>
+std::int32_t layers_of(const M& model) {
+  if constexpr (SkipsLayers<M>)
+    return model.layers();
+  else if constexpr (ExitsEarly<M>)
+    return model.layers_to(model.exits() - 1);
+  else
+    return 0;
+}
+
+/// Adds the time of the passes of `model` in a scope to `seconds`: by its own clock where it has one
+/// (TimesItself), else by the monotonic one.
+template <class M>
+class PassWatch {
+ public:
+  PassWatch(const M& model, double& seconds) : model_(&model), seconds_(&seconds), begin_(now()) {}
+  ~PassWatch() { *seconds_ += now() - begin_; }
+  PassWatch(const PassWatch&) = delete;
+  PassWatch& operator=(const PassWatch&) = delete;
+
+ private:
+  double now() const {
+    if constexpr (TimesItself<M>)
+      if (const std::optional<double> own = model_->pass_seconds()) return *own;
+    return monotonic_seconds();
+  }
+  const M* model_;
+  double* seconds_;
+  double begin_;
+};
+
 }  // namespace specula::detail

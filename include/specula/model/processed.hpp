@@ -24,14 +24,14 @@ namespace detail {
 template <class M>
 struct KeyValuesOf {};
 template <class M>
-  requires requires { typename M::TargetKeyValues; }
+  requires TakesKeyValues<M>
 struct KeyValuesOf<M> {
   using TargetKeyValues = typename M::TargetKeyValues;
 };
 template <class M>
 struct FeaturesOf {};
 template <class M>
-  requires requires { typename M::TargetFeatures; }
+  requires TakesFeatures<M>
 struct FeaturesOf<M> {
   using TargetFeatures = typename M::TargetFeatures;
 };
@@ -41,16 +41,13 @@ struct FeaturesOf<M> {
 template <class Self, class M>
 struct ProcessedDraft {};
 template <class Self, class M>
-  requires(has_set_target_state<M>())
+  requires TargetConditioned<M>
 struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
   template <class View>
-    requires TargetConditioned<M, View>
+    requires requires(M& m, const View& view) { m.set_target_state(view); }
   void set_target_state(const View& view) { static_cast<Self*>(this)->model_->set_target_state(view); }
-  Conditioning conditioned_on() const requires StatesConditioning<M> {
-    return static_cast<const Self*>(this)->model_->conditioned_on();
-  }
-  bool keeps_speculation() const requires requires(const M& m) { m.keeps_speculation(); }
-  { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
+  Conditioning conditioned_on() const { return static_cast<const Self*>(this)->model_->conditioned_on(); }
+  bool keeps_speculation() const { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
 };
 
 }  // namespace detail
@@ -84,6 +81,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
       requires(F & process, Tokens path, std::span<float> row) { process(path, row); },
       "Processed: the processor must be callable as process(Tokens path, std::span<float> row)");
+  static_assert(detail::check_target_state<M>());
 
  public:
   /// Empties the model. Throws std::invalid_argument unless max_nodes is in [1, 2^24).
@@ -105,12 +103,12 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   auto change_count() const requires CountsChanges<M> { return model_->change_count(); }
   /// See TimesItself; without the time of `process`.
   auto pass_seconds() const requires TimesItself<M> { return model_->pass_seconds(); }
-  /// Layers of one full pass; see CountsLayers.
-  std::int32_t layers() const requires CountsLayers<M> { return model_->layers(); }
+  /// See SkipsLayers.
+  std::int32_t layers() const requires SkipsLayers<M> { return model_->layers(); }
   /// See SkipsLayers.
   std::int32_t node_count() const requires SkipsLayers<M> { return model_->node_count(); }
-  /// See MeasuresSimilarity.
-  std::span<const double> attention_similarity() requires MeasuresSimilarity<M> {
+  /// See SkipsLayers.
+  std::span<const double> attention_similarity() requires SkipsLayers<M> {
     return model_->attention_similarity();
   }
   /// See ExitsEarly.

@@ -48,7 +48,7 @@ class PipelineOf final : public Pipeline {
     return out;
   }
   std::vector<Reviews> reviews() const override {
-    if constexpr (requires { run_.shape().reviewed(); }) {
+    if constexpr (CountsReviews<S>) {
       const auto reviewed = run_.shape().reviewed();
       return {reviewed.begin(), reviewed.end()};
     }

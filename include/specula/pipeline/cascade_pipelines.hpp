@@ -53,7 +53,7 @@ template <class S>
 PipelineFactory gram_factory(S shape, const GramChoice& choice, ParsedRule rule) {
   PipelineFactory factory;
   factory.drafters = {kMaxGram};
-  factory.max_nodes = shape.max_nodes();
+  factory.max_nodes = shape.nodes().most;
   factory.lossy = rule.lossy;
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& target = models.target();
@@ -111,7 +111,7 @@ PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, Sh
     PipelineFactory factory;
     factory.drafts = drafters.models();
     factory.drafters = drafters.names;
-    factory.max_nodes = factory.draft_nodes = shape.max_nodes();
+    factory.max_nodes = factory.draft_nodes = shape.nodes().most;
     if (factory.max_nodes > 1025) spec.fail("a proposal of more than 1024 draft tokens");
     factory.lossy = rule.lossy;
     factory.build = [=](PipelineModels& models, const SamplingParams& params) {

@@ -37,9 +37,8 @@ PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule,
                             Conditioning reads = Conditioning::nothing) {
   PipelineFactory factory;
   factory.drafts = factory.drafters = {draft};
-  factory.max_nodes = factory.draft_nodes = shape.max_nodes();
-  if constexpr (StatesDraftNodes<std::remove_cvref_t<decltype(shape)>>)
-    factory.draft_nodes = std::max(factory.max_nodes, shape.draft_nodes());
+  factory.max_nodes = shape.nodes().most;
+  factory.draft_nodes = shape.nodes().held();
   factory.lossy = rule.lossy;
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     if (reads != Conditioning::nothing && models.draft(draft).conditioned_on() != reads)

@@ -44,7 +44,7 @@ PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S s
   const ParsedRule rule = parse_rule(spec, shape.kind);
   PipelineFactory factory;
   factory.drafters = {drafter};
-  factory.max_nodes = factory.draft_nodes = shape.max_nodes();
+  factory.max_nodes = factory.draft_nodes = shape.nodes().most;
   factory.lossy = rule.lossy;
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     return assemble(models.target(), rule, params, make(models), shape, {drafter});

@@ -9,12 +9,15 @@
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/sampling_params.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/model/language_model.hpp"
 #include "specula/policy/propose_context.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 
 namespace specula {
+
+class Logprobs;  // verify/logprobs.hpp
 
 // The words are those of model/language_model.hpp.
 //
@@ -27,7 +30,7 @@ namespace specula {
 /// drafters continue each other's proposals, that node is the proposal's last token, and a drafter may be
 /// synced several times per round.) What was accepted shows in the context of the next sync(). A round may
 /// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
-/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsCache.
+/// optional_members.hpp: Reserves, ReportsUsage, HasMembers, NamesItsCache.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Tokens tokens, Nodes parents,
                            std::int32_t n) {
@@ -58,21 +61,20 @@ concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parent
 /// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
 /// must call extend_checked(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
 /// and adds at most round.max_nodes - 1 nodes to `tree`. Optional members are concepts of
-/// optional_members.hpp: ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes,
-/// StatesDraftNodes, ValidatesFields.
+/// optional_members.hpp: Reserves, LearnsFromRounds, CountsReviews, ValidatesFields.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
-  { c.max_nodes() } -> std::same_as<std::int32_t>;   // its largest proposal, root included
+  { c.nodes() } -> std::same_as<NodeCounts>;         // how large its proposals get
   s.propose(d, round, tree, rng);                    // tree holds the root on entry
 };
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
 /// one that replaces a rejected token). target[n] is p, the target's distribution after node n under the
 /// text's SamplingParams; `tree` has q, the distribution that each node was sampled from, or a point mass if
-/// it was not sampled. A small value type. It must call target.expect_fits(tree) first, or check_for() if it reads
-/// q; docs/rule.md has its other duties.
+/// it was not sampled. A small value type; docs/rule.md has its duties. Call decide_checked() in place of
+/// decide(), as the verifiers do: a rule may rely on its checks.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
@@ -82,18 +84,22 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
 };
 
 /// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
-/// The next token is not committed: it is the root of the next round. Optional members are concepts of
-/// optional_members.hpp: NamesItsCache, ReservesMemory, ReportsUsage.
+/// The next token is not committed: it is the root of the next round. It must call decide_checked() in place of
+/// the rule's decide(). It has no optional members.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
-                            std::int32_t n) {
+                            std::int32_t n, const Sizes& sizes) {
   { V::lossless_for(ProposalKind{}) } -> std::same_as<bool>;         // its rule's
   { c.vocab_size() } -> std::same_as<std::int32_t>;
   { c.size() } -> std::same_as<std::int32_t>;                        // committed tokens of the target
   { c.room() } -> std::same_as<std::int32_t>;                        // nodes that still fit, root included
   // the target's (CountsChanges), by which Speculator notices another user; empty if it does not count
   { c.change_count() } -> std::convertible_to<std::optional<std::uint64_t>>;
+  { c.cache_id() } -> std::same_as<const void*>;                     // the target's, see NamesItsCache; null for none
+  { c.usage() } noexcept -> std::convertible_to<const Usage&>;       // of the target so far; empty if it does not count
   { c.params() } -> std::convertible_to<const SamplingParams&>;      // temperature, top-k, top-p, min-p of the text
+  { c.logprobs() } -> std::same_as<Logprobs>;                        // of the last round, if requested; logprobs.hpp
+  v.reserve(sizes);                                                  // allocates, once, by Speculator's constructor
   v.append(tokens);                                                  // the target's: the prompt but its last token
   v.truncate(n);                                                     // the target's
   { v.run_round(tree, rng) } -> std::convertible_to<const VerifyResult&>;  // valid until the next call

@@ -44,8 +44,7 @@ class Speculator {
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
   static_assert(detail::explain_shape<S, D>());
-  static_assert(detail::check_verifier_members<V>() && detail::check_drafter_members<D>() &&
-                detail::check_shape_members<S>());
+  static_assert(detail::check_drafter_members<D>() && detail::check_shape_members<S>());
   static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
                 "Lossless<Verifier, Shape> does not hold: " SPECULA_NOT_LOSSLESS
                 " Write accept_lossy(rule) if a text of another distribution is what you want.");
@@ -61,17 +60,19 @@ class Speculator {
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
         shape_(detail::validated(std::move(shape))),
-        tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
-              S::kind == ProposalKind::deterministic ? 0 : shape_.max_nodes()) {
-    if constexpr (ReservesMemory<V>) verifier_.reserve(shape_.max_nodes());
-    if constexpr (ReservesWorkspace<S>) shape_.reserve();
+        tree_(checked_vocab(verifier_, drafter_), shape_.nodes().most,
+              S::kind == ProposalKind::deterministic ? 0 : shape_.nodes().most) {
     forget();
-    const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, except the last
-    if constexpr (ReservesMemory<D>)
-      drafter_.reserve(
-          static_cast<std::int32_t>(std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
-    text_.reserve(static_cast<std::size_t>(most) + 1);
-    stats_.offered.resize(static_cast<std::size_t>(shape_.max_nodes()));
+    const std::int32_t nodes = shape_.nodes().most;
+    const std::int64_t tokens = std::int64_t{verifier_.room()} + nodes;  // of a text, except the last
+    const Sizes sizes{.tokens = static_cast<std::int32_t>(
+                          std::min<std::int64_t>(tokens, std::numeric_limits<std::int32_t>::max())),
+                      .nodes = nodes};
+    verifier_.reserve(sizes);
+    if constexpr (Reserves<D>) drafter_.reserve(sizes);
+    if constexpr (Reserves<S>) shape_.reserve(sizes);
+    text_.reserve(static_cast<std::size_t>(tokens) + 1);
+    stats_.offered.resize(at(nodes));
     stats_.accepted.resize(stats_.offered.size());
     stats_.drafters.resize(kDrafters);
   }
@@ -108,7 +109,7 @@ class Speculator {
       if (draft_room(to) > 0) try_draft([&] { drafter_.sync(Tokens(next).first(at(to)), {}); });
     }
     text_.assign(next.begin(), next.end());
-    if constexpr (ResetsPerText<S>) shape_.reset();
+    if constexpr (LearnsFromRounds<S>) shape_.reset();
   }
 
   /// Drops the text, and the prefix that start() could keep: to be called if a model computes something else
@@ -222,8 +223,7 @@ class Speculator {
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
   /// requested them; also inside generate()'s sink. Empty after a round that threw. Valid until the next
   /// round.
-  Logprobs logprobs() const requires requires(const V& v) { v.logprobs(); }
-  { return result_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
+  Logprobs logprobs() const { return result_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
   /// The last round's proposal and result, for code that is conditioned on them.
   const TokenTree& proposal() const { return tree_; }
   /// Throws std::logic_error before the first round, and after one that threw.
@@ -245,7 +245,7 @@ class Speculator {
   /// Adds the models' usage of a round to the statistics, also when the round throws.
   class Meter {
    public:
-    explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
+    explicit Meter(Speculator& run) : run_(run), target_(run.verifier_.usage()), drafters_(run.drafters()) {}
     ~Meter() {
       if (!booked_) book();
     }
@@ -254,7 +254,7 @@ class Speculator {
 
     /// Once, at the end of the round; returns what the round took.
     Timing book() noexcept {
-      Timing round{usage(run_.verifier_) - target_, {}};
+      Timing round{run_.verifier_.usage() - target_, {}};
       run_.stats_.target += round.target;
       const std::array<Usage, kDrafters> now = run_.drafters();
       for (std::size_t i = 0; i < kDrafters; ++i) {
@@ -337,7 +337,8 @@ class Speculator {
   void round(C& rng, Tokens stop, Meter& meter) {
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
-    const std::int32_t fits = std::min({shape_.max_nodes(), verifier_.room(), std::max(1, draft_room(size))});
+    const std::int32_t fits =
+        std::min({shape_.nodes().most, verifier_.room(), std::max(1, draft_room(size))});
     result_ = nullptr;
     tree_.reset(text_.back(), size, fits);
     if (fits > 1) {
@@ -387,25 +388,19 @@ class Speculator {
       throw std::invalid_argument("Speculator: the target's vocabulary has " +
                                   std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
                                   std::to_string(drafter.vocab_size()));
-    if constexpr (NamesItsCache<V>)
-      if (detail::works_in(drafter, verifier.cache_id()))
-        throw std::invalid_argument(
-            "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
-            "one of its own (LayerSkip drafts in the target's cache)");
+    if (detail::works_in(drafter, verifier.cache_id()))
+      throw std::invalid_argument(
+          "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
+          "one of its own (LayerSkip drafts in the target's cache)");
     return verifier.vocab_size();
-  }
-  template <class Policy>
-  static Usage usage(const Policy& policy) noexcept {
-    if constexpr (ReportsUsage<Policy>) return policy.usage();
-    return {};
   }
   std::array<Usage, kDrafters> drafters() const noexcept {
     std::array<Usage, kDrafters> all;
     for (std::size_t i = 0; i < kDrafters; ++i) {
       if constexpr (HasMembers<D>)
         all[i] = drafter_.usage(i);
-      else
-        all[i] = usage(drafter_);
+      else if constexpr (ReportsUsage<D>)
+        all[i] = drafter_.usage();
     }
     return all;
   }

@@ -100,8 +100,8 @@ struct AdaptiveChain {
   bool carry = true;  ///< keep what was learned for the next text
   End now = end;      ///< as learned so far
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + end.longest); }
+  /// How large its proposals get.
+  NodeCounts nodes() const { return {detail::node_count(std::int64_t{1} + end.longest)}; }
   /// Throws std::invalid_argument naming the field of the end that is out of range.
   void validate() const {
     detail::expect_valid(end);

@@ -23,20 +23,21 @@ struct Beam {
   std::int32_t length = 4;       ///< draft tokens per path
   detail::Candidates work = {};  ///< workspace
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    return {.most = detail::node_count(1 + std::int64_t{width} * length),
+            .drafted = length > 0 ? detail::node_count(1 + std::int64_t{width} * (length - 1)) : 0};
+  }
   /// Throws std::invalid_argument if a field is negative or too large, or if both give too many nodes.
   void validate() const {
     detail::expect_in("Beam::width", width, 0, detail::kMaxDraftTokens);
     detail::expect_in("Beam::length", length, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("Beam", *this);
   }
-  /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const {
-    return length > 0 ? detail::node_count(1 + std::int64_t{width} * (length - 1)) : 0;
-  }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
+  void reserve(const Sizes& = {}) {
+    work.reserve(detail::node_count(std::int64_t{nodes().drafted} * width), width, width);
+  }
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>

@@ -59,9 +59,9 @@ struct Cape {
   CapeExtras extras = {};        ///< siblings by confidence
   detail::Candidates work = {};  ///< workspace
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const {
-    return 1 + std::min(budget, detail::node_count(length * (1 + std::int64_t{extras.most()})));
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    return {1 + std::min(budget, detail::node_count(length * (1 + std::int64_t{extras.most()})))};
   }
   /// Throws std::invalid_argument if a number is negative or too large, a threshold is not in [0, 1], or the
   /// thresholds descend.
@@ -71,7 +71,7 @@ struct Cape {
     extras.validate();
   }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() {
+  void reserve(const Sizes& = {}) {
     work.reserve(detail::node_count(std::int64_t{length} * extras.most()), 1 + extras.most(), 1);
   }
 

@@ -122,11 +122,11 @@ struct Cascade {
   double lenience = 1;              ///< of the reviews, in [1, 1e30]
   detail::ReviewScratch work = {};  ///< workspace
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const {
+  /// How large its proposals get.
+  NodeCounts nodes() const {
     std::array<std::int64_t, drafters> bounds;
     detail::cascade_bounds(limits, bounds);
-    return detail::node_count(1 + bounds[0]);
+    return {detail::node_count(1 + bounds[0])};
   }
   /// Throws std::invalid_argument if a limit is negative or too large, or not 0 below the diagonal, or
   /// lenience not in [1, 1e30].
@@ -143,15 +143,15 @@ struct Cascade {
     detail::expect_nodes("Cascade", *this);
   }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() {
+  void reserve(const Sizes& = {}) {
     validate();
-    work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes());
+    work.reserve(static_cast<std::int32_t>(drafters) - 1, nodes().most);
   }
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    if (!work.ready(drafters - 1, max_nodes())) reserve();
+    if (!work.ready(drafters - 1, nodes().most)) reserve();
     fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
   }
 

@@ -72,8 +72,8 @@ struct Chain {
   /// drafter's confidence if that has no rows. Leaving it out would bias the text: that depends on the draw.
   float exit_below = 0.0f;
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + length); }
+  /// How large its proposals get.
+  NodeCounts nodes() const { return {detail::node_count(std::int64_t{1} + length)}; }
   /// Throws std::invalid_argument unless length is in [0, 2^24 - 2] and exit_below in [0, 1].
   void validate() const {
     detail::expect_in("Chain::length", length, 0, detail::kMaxDraftTokens);

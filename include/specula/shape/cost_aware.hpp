@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "specula/base/fields.hpp"
@@ -27,7 +28,7 @@ namespace specula {
 /// token in question. But time is an input: with learned costs the same seed gives the same text only under
 /// rules that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
 /// depends on the clock.
-/// **Cost.** O(max_nodes()) additions per round. A learned curve requires usage() of verifier and drafter.
+/// **Cost.** O(nodes().most) additions per round. A learned curve requires usage() of verifier and drafter.
 /// **Throws.** What the wrapped shape throws. **Source.** Nothing of a paper's.
 template <class S>
 class CostAware {
@@ -47,19 +48,13 @@ class CostAware {
     return *this;
   }
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return shape_.max_nodes(); }
+  NodeCounts nodes() const { return shape_.nodes(); }  ///< the shape's own
   /// Throws what the shape's own validate() throws.
   void validate() const { detail::expect_valid(shape_); }
-  /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const {
-    if constexpr (StatesDraftNodes<S>) return std::max(shape_.max_nodes(), shape_.draft_nodes());
-    return shape_.max_nodes();
-  }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() {
-    budget_.reserve(max_nodes(), draft_nodes());
-    if constexpr (ReservesWorkspace<S>) shape_.reserve();
+  void reserve(const Sizes& sizes = {}) {
+    budget_.reserve(nodes().most, nodes().held());
+    if constexpr (Reserves<S>) shape_.reserve(sizes);
   }
 
   /// Grows `tree` from its root; see ProposalShape.
@@ -67,8 +62,8 @@ class CostAware {
     requires ProposalShape<S, D>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     CurveCostModel cost_model =
-        budget_.begin(static_cast<std::int32_t>(round.committed.size()), least_size(), round.max_nodes,
-                      kind == ProposalKind::deterministic || round.params.greedy());
+        budget_.begin(static_cast<std::int32_t>(round.committed.size()), std::max(2, nodes().least),
+                      round.max_nodes, kind == ProposalKind::deterministic || round.params.greedy());
     tree.narrow(cost_model.limit());
     if (cost_model.limit() < 2) return;
     ProposeContext bounded = round;
@@ -86,22 +81,18 @@ class CostAware {
   /// Begins a text.
   void reset() {
     budget_.start(carry_);
-    if constexpr (ResetsPerText<S>) shape_.reset();
+    if constexpr (LearnsFromRounds<S>) shape_.reset();
   }
 
   const S& shape() const { return shape_; }  ///< the wrapped shape
-  /// The counts of a cascade's reviewers.
-  auto reviewed() const requires requires(const S& s) { s.reviewed(); }
-  { return shape_.reviewed(); }
+  /// The counts of a cascade's reviewers; empty for another shape. See CountsReviews.
+  std::span<const Reviews> reviewed() const {
+    if constexpr (CountsReviews<S>) return shape_.reviewed();
+    return {};
+  }
   const DraftBudget& budget() const { return budget_; }  ///< what it has learned
 
  private:
-  /// Nodes of the smallest proposal that holds a draft token.
-  std::int32_t least_size() const {
-    if constexpr (StatesLeastNodes<S>) return std::max(2, shape_.least_nodes());
-    return 2;
-  }
-
   S shape_;
   DraftBudget budget_;
   bool carry_ = true;

@@ -25,18 +25,19 @@ struct DynamicTree {
   std::int32_t total = 59;       ///< nodes of the proposal, root not counted
   detail::Candidates work = {};  ///< workspace
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    return {.most = 1 + std::min(total, pool()),
+            .drafted = detail::node_count(1 + std::int64_t{expansions} * top_k)};
+  }
   /// Throws std::invalid_argument if a field is negative or too large.
   void validate() const {
     detail::expect_in("DynamicTree::top_k", top_k, 0, detail::kMaxDraftTokens);
     detail::expect_in("DynamicTree::expansions", expansions, 0, detail::kMaxDraftTokens);
     detail::expect_in("DynamicTree::total", total, 0, detail::kMaxDraftTokens);
   }
-  /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() { work.reserve(pool(), top_k, top_k); }
+  void reserve(const Sizes& = {}) { work.reserve(pool(), top_k, top_k); }
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>

@@ -26,11 +26,11 @@ struct Horizontal {
 
   std::array<std::int32_t, drafters> counts{};  ///< draft tokens per drafter
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const {
-    std::int64_t nodes = 1;
-    for (const std::int32_t count : counts) nodes += count;
-    return detail::node_count(nodes);
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    std::int64_t most = 1;
+    for (const std::int32_t count : counts) most += count;
+    return {detail::node_count(most)};
   }
 
   /// Throws std::invalid_argument if a count is negative or too large, or if their sum is.

@@ -28,20 +28,18 @@ struct SampledTree {
 
   std::array<std::int32_t, 16> widths{4, 2, 1};  ///< children per node, by depth; ends at the first 0
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const {
+  /// How large its proposals get.
+  NodeCounts nodes() const {
     std::int64_t total = 1, level = 1;
     for (const std::int32_t width : widths)
       total += level = std::min<std::int64_t>(level * std::max(0, width), 1 << 24);
-    return detail::node_count(total);
+    return {.most = detail::node_count(total), .least = 1 + std::max(0, widths[0])};
   }
   /// Throws std::invalid_argument if a width is negative or too large, or if all give too many nodes.
   void validate() const {
     detail::expect_all_in("SampledTree::widths", widths, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("SampledTree", *this);
   }
-  /// Nodes of the smallest proposal with a draft token.
-  std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>

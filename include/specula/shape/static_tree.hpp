@@ -40,12 +40,12 @@ struct StaticTree {
   std::vector<NodeId> places = {};
   std::vector<NodeId> drafted = {};  ///< workspace; drawn: (form) the drafter's nodes
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const { return form.size(); }
-  /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const { return form.draft_nodes(); }
-  /// Nodes of the smallest proposal with a draft token.
-  std::int32_t least_nodes() const { return kind == ProposalKind::deterministic ? 2 : 1 + form.children(0); }
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    return {.most = form.size(),
+            .least = kind == ProposalKind::deterministic ? 2 : 1 + form.children(0),
+            .drafted = form.draft_nodes()};
+  }
   /// Throws std::invalid_argument if the tree is sampled and its ranks have gaps.
   void validate() const {
     if constexpr (kind == ProposalKind::sampled_distinct)
@@ -57,7 +57,7 @@ struct StaticTree {
                                       "; draws have no gaps");
   }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() {
+  void reserve(const Sizes& = {}) {
     work.reserve(form.size(), form.most_rank() + 1, form.size());
     places.reserve(static_cast<std::size_t>(form.size()));
     drafted.reserve(places.capacity());

@@ -35,9 +35,10 @@ struct Vertical {
   double lenience = 1;              ///< of the reviews, in [1, 1e30]
   detail::ReviewScratch work = {};  ///< workspace
 
-  /// Nodes of its largest proposal, root included.
-  std::int32_t max_nodes() const {
-    return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    return {
+        detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1))};
   }
   /// Throws std::invalid_argument if a number is negative or too large, if they give too many nodes, or if
   /// lenience is not in [1, 1e30].
@@ -48,12 +49,12 @@ struct Vertical {
     detail::expect_nodes("Vertical", *this);
   }
   /// Sizes the workspace, so that propose() need not allocate.
-  void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
+  void reserve(const Sizes& = {}) { work.reserve(static_cast<std::int32_t>(drafters) - 1, nodes().most); }
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    if (!work.ready(drafters - 1, max_nodes())) reserve();
+    if (!work.ready(drafters - 1, nodes().most)) reserve();
     ProposeContext inner = round;
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {

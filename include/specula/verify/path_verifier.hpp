@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "specula/base/stats.hpp"
-#include "specula/base/stopwatch.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/verify/tree_verifier.hpp"

@@ -11,9 +11,8 @@
 #include <utility>
 
 #include "specula/base/stats.hpp"
-#include "specula/base/stopwatch.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/policy/concepts.hpp"
-#include "specula/policy/optional_members.hpp"
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
@@ -68,12 +67,12 @@ class TargetVerifier {
   /// Forward passes of the target, and the nodes in them.
   const Usage& usage() const noexcept { return usage_; }
 
-  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that run_round() need not
+  /// Sizes the workspace for proposals of `sizes.nodes`; called by Speculator, so that run_round() need not
   /// allocate.
-  void reserve(std::int32_t max_nodes) {
-    const auto path = static_cast<std::size_t>(max_nodes) + 1;
-    VerifyWorkspace workspace(vocab_size(), max_nodes);  // which checks max_nodes
-    pass_.reserve(vocab_size(), max_nodes);
+  void reserve(const Sizes& sizes) {
+    const auto path = static_cast<std::size_t>(sizes.nodes) + 1;
+    VerifyWorkspace workspace(vocab_size(), sizes.nodes);  // which checks sizes.nodes
+    pass_.reserve(vocab_size(), sizes.nodes);
     result_.accepted.reserve(path);
     if (logprobs_) logprobs_->reserve(path);
     workspace_.emplace(std::move(workspace));
@@ -111,12 +110,12 @@ class TargetVerifier {
                              std::to_string(context) +
                              ": the drafter or another pipeline works in the same model, or it was "
                              "truncated by hand");
-    if (!workspace_) reserve(tree.capacity());
+    if (!workspace_) reserve({.nodes = tree.capacity()});
     try {
       const bool wants_raw = logprobs_ && !logprobs_->options().processed;
       const LogitsView rows = pass_.run(*target_, tree, usage_, wants_raw);
       const TargetDistributions distributions(rows, params_, *workspace_);
-      rule_.decide(tree, distributions, rng, result_);
+      decide_checked(rule_, tree, distributions, rng, result_);
       expect_sound(tree);
       if (logprobs_) {
         const LogitsView read = wants_raw ? pass_.raw_rows(*target_, rows) : rows;

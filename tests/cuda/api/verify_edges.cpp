@@ -260,7 +260,7 @@ TEST_CASE("each sequence has its own random numbers") {
     VerifyWorkspace workspace(20, it.tree.size());
     PhiloxRandom rng(5, sequence.back());
     VerifyResult v;
-    Traversal{}.decide(it.tree, TargetDistributions(it.view(), {}, workspace), rng, v);
+    decide_checked(Traversal{}, it.tree, TargetDistributions(it.view(), {}, workspace), rng, v);
     want.push_back(as_device(v, it.tree));
   }
   auto args = batch.args(batch.logits_draft());

@@ -120,7 +120,7 @@ void generate(const Weights& weights, const Settings& settings, const Ends& ends
   const specula::CostAware shape(specula::Chain<>{.length = 10});
   specula::cpu::DecoderOptions options;
   options.capacity = static_cast<std::int32_t>(settings.sizes.longest + settings.sizes.continuation) + 1 +
-                     2 * shape.max_nodes();
+                     2 * shape.nodes().most;
   options.inputs =
       specula::cpu::has_bf16_products() ? specula::cpu::Inputs::bf16 : specula::cpu::Inputs::full;
   specula::cpu::Decoder<float> target(weights, options);

@@ -311,7 +311,7 @@ inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCa
 /// Adds the tokens of a call to the sums, (B, L), of its layers: for each token the cosine between the
 /// residual stream `before` a block and `after` it, (T, hidden) each. The sums of a prompt must be zero
 /// before its first token; a prompt that is read in chunks has one call for each. The CPU counterpart is
-/// specula::MeasuresSimilarity. Cost: one read of both streams, one launch. Errors: cudaErrorInvalidValue
+/// specula::attention_similarity(). Cost: one read of both streams, one launch. Errors: cudaErrorInvalidValue
 /// where layers are not among the plan's, an array is null or misaligned, or rows overlap; else the launch's
 /// error. Source: the skipping rules of Metel et al. 2024 (Draft on the Fly).
 /// @code

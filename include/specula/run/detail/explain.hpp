@@ -25,6 +25,7 @@ template <std::size_t members>
 struct AnyStack : AnyDenseDrafter {
   static constexpr std::size_t kMembers = members;
   Usage usage(std::size_t i) const noexcept;
+  const void* cache_id(std::size_t i) const;
   std::int32_t room(std::int32_t context) const;
   template <std::size_t i>
   AnyDenseDrafter& get();
