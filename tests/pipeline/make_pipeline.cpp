@@ -132,6 +132,41 @@ TEST_CASE("a pipeline by name gives the text of the Speculator that it stands fo
                Chain<Draw::sampled>{.length = 4});
 }
 
+TEST_CASE("a pipeline by name generates, and its parameters may change between two texts, and within one") {
+  const SamplingParams warm{.temperature = 0.9f}, greedy{.temperature = 0};
+  const auto generated = [](Pipeline& pipeline, std::int32_t tokens) {
+    std::vector<Token> text;
+    const Generated done =
+        pipeline.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxRandom(3), [&](Tokens fresh) {
+          CHECK(pipeline.logprobs().size() == fresh.size());
+          for (std::size_t i = 0; i < fresh.size(); ++i) CHECK(pipeline.logprobs()[i].token == fresh[i]);
+          text.insert(text.end(), fresh.begin(), fresh.end());
+        });
+    CHECK(done == Generated{tokens, FinishReason::limit});
+    return text;
+  };
+  for (const std::string name : {"chain:small:4", "sampled-chain:small:3", "cascade:small:base"}) {
+    CAPTURE(name);
+    Toys toys, other_toys;
+    const auto pipeline = make_pipeline(name, toys, warm), other = make_pipeline(name, other_toys, greedy);
+    pipeline->report_logprobs({}), other->report_logprobs({});
+    const auto first = generated(*pipeline, 50), second = generated(*other, 50);
+    CHECK(first != second);
+    pipeline->set_params(greedy), other->set_params(warm);
+    CHECK(generated(*pipeline, 50) == second);
+    CHECK(generated(*other, 50) == first);
+    CHECK_THROWS_AS(other->set_params({.top_p = 2.0f}), std::invalid_argument);
+    CHECK(other->params().temperature == 0.9f);
+    pipeline->reset_stats();
+    generated(*pipeline, 7);
+    CHECK(pipeline->stats().new_tokens == 7);
+    PhiloxRandom rng(3);
+    pipeline->set_params(warm);  // the rest of the greedy text is sampled
+    while (pipeline->text().size() < kPrompt.size() + 50) pipeline->step(rng);
+    CHECK(std::vector<Token>(pipeline->text().begin() + 4, pipeline->text().begin() + 54) != second);
+  }
+}
+
 TEST_CASE(
     "a pair that is not lossless is refused, with the compiler's message, unless the name has lossy=yes") {
   const std::string words =

@@ -20,110 +20,105 @@ using specula::FinishReason;
 
 namespace {
 
+/// A record that a scripted pipeline writes.
+struct Record : specula::RunRecord {
+  Record() : RunRecord(100, 6, false, 0) {}
+  using RunRecord::add_round, RunRecord::begin_round, RunRecord::builder, RunRecord::set_text,
+      RunRecord::sums;
+};
+
+/// A pipeline without models: its rounds are scripted.
+class Script : public specula::Pipeline {
+ public:
+  void forget() override {}
+  std::int32_t room() const override { return 1000; }
+  const specula::SamplingParams& params() const override { return params_; }
+  void set_params(const specula::SamplingParams& params) override { params_ = params; }
+  void report_logprobs(const specula::LogprobOptions&) override {}
+  void report_no_logprobs() override {}
+  specula::Logprobs logprobs() const override { return {}; }
+  std::vector<specula::DraftUsage> drafts() const override { return {}; }
+
+ protected:
+  Record& record() override { return record_; }
+  const Record& record() const override { return record_; }
+  /// The record has a round of a chain, of which all or a part is accepted. Returns its tokens: `first` and
+  /// those after it.
+  Tokens add_chain(std::int32_t draft_tokens, std::int32_t accepted, Token first) {
+    record_.begin_round();
+    specula::ProposalBuilder& tree = record_.builder();
+    tree.reset(1, 0);
+    result_.clear();
+    for (specula::NodeId node = 0; node < draft_tokens; ++node) tree.choose(node, first + node, 1.0f);
+    for (specula::NodeId node = 1; node <= accepted; ++node) result_.accepted.push_back(node);
+    result_.next_token = first + accepted;
+    record_.add_round(result_);
+    return text().last(result_.accepted.size());
+  }
+
+ private:
+  Record record_;
+  specula::VerifyResult result_;
+  specula::SamplingParams params_;
+};
+
 /// Emits 10, 11, 12, ... `per_round` at a time and claims fixed times: a target call takes 8 ms, a draft call
 /// 2 ms.
-class Scripted final : public specula::Pipeline {
+class Scripted final : public Script {
  public:
   Scripted(std::string name, std::int32_t per_round, std::vector<std::string>& log)
-      : name_(std::move(name)), per_round_(per_round), log_(&log) {
-    stats_.offered.resize(4);
-    stats_.accepted.resize(4);
-    tree_.reset(1, 0);
-    result_.clear();
-    for (specula::NodeId node = 1; node < per_round; ++node) {
-      tree_.choose(node - 1, 2, 1.0f);
-      result_.accepted.push_back(node);
-    }
-  }
+      : name_(std::move(name)), per_round_(per_round), log_(&log) {}
   void start(Tokens prompt) override {
     log_->push_back(name_);
-    text_.assign(prompt.begin(), prompt.end());
-    begin_ = text_.size();
-    stats_.prefill_seconds += 0.1;
+    record().set_text(prompt);
+    next_ = 10;
+    record().sums().prefill_seconds += 0.1;
   }
   Tokens step(specula::PhiloxRandom&, Tokens) override {
-    for (std::int32_t i = 0; i < per_round_; ++i)
-      text_.push_back(static_cast<Token>(10 + text_.size() - begin_));
-    ++stats_.rounds;
-    stats_.proposed += 2 * (per_round_ - 1);  // as many rejected siblings
-    stats_.new_tokens += per_round_;
-    for (std::size_t d = 0; d + 1 < static_cast<std::size_t>(per_round_); ++d)
-      ++stats_.offered[d], ++stats_.accepted[d];
-    stats_.target += {1, 2 * per_round_ - 1, 0.008};
-    if (per_round_ > 1) stats_.draft += {per_round_ - 1, per_round_ - 1, 0.002 * (per_round_ - 1)};
-    stats_.round_seconds += 0.010 + (per_round_ > 1 ? 0.002 * (per_round_ - 1) : 0.0);
-    return Tokens(text_).last(static_cast<std::size_t>(per_round_));
+    specula::Stats& stats = record().sums();
+    stats.proposed += per_round_ - 1;  // as many rejected siblings
+    stats.target += {1, 2 * per_round_ - 1, 0.008};
+    if (per_round_ > 1) stats.draft += {per_round_ - 1, per_round_ - 1, 0.002 * (per_round_ - 1)};
+    stats.round_seconds += 0.010 + (per_round_ > 1 ? 0.002 * (per_round_ - 1) : 0.0);
+    next_ += per_round_;
+    return add_chain(per_round_ - 1, per_round_ - 1, next_ - per_round_);
   }
-  void forget() override {}
-  Tokens text() const override { return text_; }
-  std::int32_t room() const override { return 1000; }
-  const specula::Stats& stats() const override { return stats_; }
-  const specula::TokenTree& proposal() const override { return tree_; }
-  const specula::VerifyResult& result() const override { return result_; }
   std::vector<specula::DraftUsage> drafts() const override {
     if (per_round_ == 1) return {};
-    return {{"small", stats_.draft}};
+    return {{"small", stats().draft}};
   }
 
  private:
   std::string name_;
   std::int32_t per_round_;
   std::vector<std::string>* log_;
-  std::vector<Token> text_;
-  std::size_t begin_ = 0;
-  specula::Stats stats_;
-  specula::ProposalBuilder tree_{4, 6, 0};
-  specula::VerifyResult result_;
+  Token next_ = 10;
 };
 
 /// Rounds of a chain: the number of draft tokens, and of accepted ones. Emits 10, 11, 12, ...
-class Chains final : public specula::Pipeline {
+class Chains final : public Script {
  public:
   using Rounds = std::vector<std::pair<std::int32_t, std::int32_t>>;
-  explicit Chains(Rounds rounds) : rounds_(std::move(rounds)) {
-    stats_.offered.resize(6);
-    stats_.accepted.resize(6);
-  }
-  void start(Tokens) override {
+  explicit Chains(Rounds rounds) : rounds_(std::move(rounds)) {}
+  void start(Tokens prompt) override {
+    record().set_text(prompt);
     round_ = 0;
-    emitted_ = 10;
+    next_ = 10;
   }
   Tokens step(specula::PhiloxRandom&, Tokens stop) override {
     ends.assign(stop.begin(), stop.end());
     const auto [draft_tokens, stay] = rounds_[round_++];
-    tree_.reset(1, 0);
-    result_.clear();
-    fresh_.clear();
-    for (specula::NodeId node = 0; node < draft_tokens; ++node) tree_.choose(node, 2, 1.0f);
-    for (specula::NodeId node = 1; node <= stay; ++node) result_.accepted.push_back(node);
-    for (std::int32_t i = 0; i <= stay; ++i) fresh_.push_back(emitted_++);
-    ++stats_.rounds;
-    stats_.new_tokens += stay + 1;
-    stats_.proposed += draft_tokens;
-    for (std::int32_t d = 0; d < std::min(draft_tokens, stay + 1); ++d) {
-      ++stats_.offered[static_cast<std::size_t>(d)];
-      stats_.accepted[static_cast<std::size_t>(d)] += d < stay;
-    }
-    ++stats_.target.calls;
-    return fresh_;
+    ++record().sums().target.calls;
+    next_ += stay + 1;
+    return add_chain(draft_tokens, stay, next_ - stay - 1);
   }
-  void forget() override {}
-  Tokens text() const override { return fresh_; }
   std::int32_t room() const override { return round_ < rounds_.size() ? 1 : 0; }
-  const specula::Stats& stats() const override { return stats_; }
-  const specula::TokenTree& proposal() const override { return tree_; }
-  const specula::VerifyResult& result() const override { return result_; }
-  std::vector<specula::DraftUsage> drafts() const override { return {}; }
   std::vector<Token> ends;  // where the last round's draft was to end
 
  private:
   Rounds rounds_;
   std::size_t round_ = 0;
-  Token emitted_ = 10;
-  std::vector<Token> fresh_;
-  specula::Stats stats_;
-  specula::ProposalBuilder tree_{4, 6, 0};
-  specula::VerifyResult result_;
+  Token next_ = 10;
 };
 
 }  // namespace
@@ -344,6 +339,7 @@ TEST_CASE("rounds by the length of their context") {
 TEST_CASE("draft tokens beyond the text's end count as neither accepted nor offered") {
   Chains chains({{5, 5}, {5, 3}, {4, 2}});
   using Counts = std::vector<std::int64_t>;
+  const Token none = specula::kNoToken;  // not in the vocabulary
   const auto counts = [&](std::int32_t limit, Token stop, const Counts& offered, const Counts& accepted) {
     CAPTURE(limit);
     CAPTURE(stop);
@@ -351,10 +347,9 @@ TEST_CASE("draft tokens beyond the text's end count as neither accepted nor offe
       const auto run = decode(chains, std::vector<Token>{1}, {.max_new_tokens = limit, .stop = {stop}});
       CHECK(run.stats.offered == offered);
       CHECK(run.stats.accepted == accepted);
-      CHECK(chains.ends == std::vector<Token>{stop});
+      CHECK(chains.ends == (stop == none ? std::vector<Token>{} : std::vector<Token>{stop}));
     }
   };
-  const Token none = specula::kNoToken;
   // 6, 4 and 3 tokens.
   counts(13, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
   counts(100, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
@@ -394,7 +389,10 @@ TEST_CASE("why a text ended: limit, stop token, stop string, full context") {
   CHECK(run.tokens == std::vector<Token>{10, 11, 12});
   CHECK(asked == run.tokens);  // each token once, and none after the end
   CHECK(run.stats.accepted == text({.stop = {12}}, FinishReason::stop_token).stats.accepted);
+  CHECK(run.stats.new_tokens == 3);
   CHECK(text({.stop = {12}, .ends = ends_at(12)}, FinishReason::stop_token).tokens.size() == 3);
+  CHECK(text({.max_new_tokens = 3, .ends = ends_at(12)}, FinishReason::cancelled).tokens.size() == 3);
+  CHECK(text({.max_new_tokens = 2, .ends = ends_at(12)}, FinishReason::limit).tokens.size() == 2);
   asked.clear();
   CHECK(text({.max_new_tokens = 6, .ends = ends_at(17)}, FinishReason::limit).tokens.size() == 6);
   CHECK(asked.size() == 6);
@@ -411,11 +409,17 @@ TEST_CASE("a long prompt is read in parts only if progress is shown") {
     CHECK(total == 2050);
     shown.push_back(done);
   };
-  const Decoded run = decode(pipeline, prompt, {.max_new_tokens = 1, .prefill = note});
+  const Decoded run =
+      decode(pipeline, prompt, {.max_new_tokens = 1, .prefill = note}, [&](Tokens, std::size_t) {
+        CHECK(shown == std::vector<std::size_t>{1024, 2048, 2050});  // before the text
+      });
   CHECK(shown == std::vector<std::size_t>{1024, 2048, 2050});
   CHECK(log.size() == 4);
   CHECK(run.prefill_seconds == doctest::Approx(0.3));
   CHECK(pipeline.text().size() == 2051);
+  shown.clear();
+  decode(pipeline, prompt, {.max_new_tokens = 0, .prefill = note});
+  CHECK(shown.back() == 2050);
   shown.clear();
   decode(pipeline, Tokens(prompt).first(1025),
          {.max_new_tokens = 1, .prefill = [&](auto done, auto) { shown.push_back(done); }});

@@ -202,6 +202,32 @@ TEST_CASE(
         Generated{1, FinishReason::stop_token});
 }
 
+TEST_CASE(
+    "a sink that finds a stop string in the middle of a round keeps the tokens before, with their figures") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 1, 2.0f, 200);  // the draft is the target: five tokens a round
+  auto run = pipeline(target, draft, Greedy{}, GreedyChain{.length = 4}, {.temperature = 0});
+  run.verifier().report_logprobs({});
+  const List want = plainly(target, kPrompt, 60, 5, {.temperature = 0});
+  for (std::int32_t end = 1; end < 24; ++end) {
+    CAPTURE(end);
+    run.reset_stats();
+    std::int32_t seen = 0;
+    const Generated done = run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxRandom{5}, [&](Tokens fresh) {
+      const auto keep = std::min(static_cast<std::int32_t>(fresh.size()), end - seen);
+      run.count_emitted(keep);
+      CHECK(run.logprobs().size() == static_cast<std::size_t>(keep));
+      seen += keep;
+      return seen < end;
+    });
+    CHECK(done == Generated{end, FinishReason::cancelled});
+    CHECK(run.stats().new_tokens == end);
+    CHECK(run.stats().acceptance(1) == 1);
+    CHECK(run.stats().offered == run.stats().accepted);
+    CHECK(list(run.text().first(static_cast<std::size_t>(3 + end))) ==
+          List(want.begin(), want.begin() + 3 + end));
+  }
+}
+
 TEST_CASE("errors name limits out of range, and change nothing") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4});
@@ -631,13 +657,19 @@ TEST_CASE("statistics of a request, and of a text that ends within its last roun
   CHECK(run.stats().offered == Depths{1, 0, 0, 0, 0});
   CHECK(run.stats().new_tokens == 1);
   CHECK_THROWS_AS(run.count_emitted(2), std::invalid_argument);
-  // Statistics of another round.
-  Stats others;
-  CHECK_THROWS_WITH_AS(count_emitted(others, run.proposal(), run.result(), 1),
-                       "count_emitted: the statistics have 0 depths, the round offered 4",
-                       std::invalid_argument);
-  CHECK(others.new_tokens == 0);
-  count_emitted(others, run.proposal(), VerifyResult(), 0);  // no round, nothing to subtract
+  // At any time: what the last round still has to subtract does not count, and the next round does.
+  run.step(rng);
+  run.reset_stats();
+  run.count_emitted(2);
+  CHECK(run.stats().new_tokens == 0);
+  CHECK(run.stats().accepted == Depths(5));
+  run.step(rng);
+  run.count_emitted(3);
+  CHECK(run.stats().rounds == 1);
+  CHECK(run.stats().accepted == Depths{1, 1, 1, 0, 0});
+  run.generate(kPrompt, {.max_new_tokens = 12}, PhiloxRandom{1}, [&](Tokens) { run.reset_stats(); });
+  CHECK(run.stats().rounds == 0);
+  CHECK(run.stats().new_tokens == 0);
 }
 
 TEST_CASE(

@@ -34,13 +34,16 @@ class PipelineOf final : public Pipeline {
   void start(Tokens prompt) override { run_.start(prompt); }  ///< see Speculator::start()
   /// See Speculator::step().
   Tokens step(PhiloxRandom& rng, Tokens stop = {}) override { return run_.step(rng, stop); }
-  void forget() override { run_.forget(); }
-  Tokens text() const override { return run_.text(); }                     ///< see Speculator::text()
-  std::int32_t room() const override { return run_.room(); }               ///< see Speculator::room()
-  const Stats& stats() const override { return run_.stats(); }             ///< see Speculator::stats()
-  std::string draft_error() const override { return run_.draft_error(); }  ///< see Speculator::draft_error()
-  const TokenTree& proposal() const override { return run_.proposal(); }   ///< see Speculator::proposal()
-  const VerifyResult& result() const override { return run_.result(); }    ///< see Speculator::result()
+  void forget() override { run_.forget(); }                   ///< see Speculator::forget()
+  std::int32_t room() const override { return run_.room(); }  ///< see Speculator::room()
+  /// See TreeVerifier::params().
+  const SamplingParams& params() const override { return run_.verifier().params(); }
+  /// See TreeVerifier::set_params().
+  void set_params(const SamplingParams& params) override { run_.verifier().set_params(params); }
+  /// See TreeVerifier::report_logprobs().
+  void report_logprobs(const LogprobOptions& options) override { run_.verifier().report_logprobs(options); }
+  void report_no_logprobs() override { run_.verifier().report_no_logprobs(); }  ///< see TreeVerifier
+  Logprobs logprobs() const override { return run_.logprobs(); }  ///< see Speculator::logprobs()
   std::vector<DraftUsage> drafts() const override {
     std::vector<DraftUsage> out;
     for (std::size_t i = 0; i < drafters_.size(); ++i)
@@ -54,6 +57,10 @@ class PipelineOf final : public Pipeline {
     }
     return {};
   }
+
+ protected:
+  RunRecord& record() override { return run_; }              ///< the Speculator's
+  const RunRecord& record() const override { return run_; }  ///< the same
 
  private:
   Speculator<V, D, S> run_;

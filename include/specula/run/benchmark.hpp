@@ -160,7 +160,7 @@ class PolicyBenchmark {
     const auto sum = [](const std::vector<std::int64_t>& counts) {
       return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
     };
-    pipeline.forget();  // another pipeline has used its models
+    pipeline.forget();  // all prefill the whole prompt
     const Stats before = pipeline.stats();
     Run run;
     pipeline.generate(prompts_[prompt], {.max_new_tokens = limit, .stop = options_.stop},

@@ -1,19 +1,14 @@
-// Where a text ends: limits of a generation, its finish reason, and the statistics of a round that went beyond.
+// Where a text ends: limits of a generation, its finish reason, and the sink that may end it.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include "specula/base/fields.hpp"
 #include "specula/base/rows.hpp"
-#include "specula/base/stats.hpp"
-#include "specula/proposal/token_tree.hpp"
 
 namespace specula {
 
@@ -38,7 +33,7 @@ enum class FinishReason : std::uint8_t {
   limit,         ///< Limits::max_new_tokens
   stop_token,    ///< one of Limits::stop was emitted
   context_full,  ///< the target's KV cache is full
-  cancelled      ///< the sink returned false before the limit or a stop token; the KV cache may be full, too
+  cancelled      ///< the sink ended the text before the limit or a stop token; the KV cache may be full, too
 };
 
 /// What generate() returns.
@@ -50,44 +45,13 @@ struct Generated {
   friend bool operator==(const Generated&, const Generated&) = default;
 };
 
-/// Receives each round's tokens from generate(). If it returns a bool, false cancels the generation.
+/// Receives each round's tokens from generate(). If it returns a bool, false cancels the generation; so does
+/// count_emitted(), by which it keeps only the first of these tokens.
 template <class S>
 concept TokenSink = requires(S& sink, Tokens fresh) {
   sink(fresh);
 }
 &&(std::is_void_v<std::invoke_result_t<S&, Tokens>> ||
    std::convertible_to<std::invoke_result_t<S&, Tokens>, bool>);
-
-/// Of the `counted` tokens of a round (accepted ones and the next token, if none was removed before) only the
-/// first `emitted` were emitted, since the text ends there. Removes the others from `stats`: they are not new
-/// tokens, and a draft token behind the end is neither offered nor accepted, so a draft that is always right
-/// keeps an acceptance rate of 1. `stats.proposed`, what the target ran, is unchanged. Throws
-/// std::invalid_argument, and changes nothing, unless 0 <= emitted <= counted <= accepted + 1, or if `stats`
-/// lacks the depths that this round reached.
-inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
-                          std::int32_t emitted, std::int32_t counted) {
-  const std::int32_t accepted = result.accepted_count();
-  if (emitted < 0 || emitted > counted || counted > accepted + 1)
-    throw std::invalid_argument("count_emitted: " + std::to_string(emitted) + " of " +
-                                std::to_string(counted) + " tokens, must be 0 to " +
-                                std::to_string(std::min(counted, accepted + 1)));
-  if (emitted == counted) return;
-  const bool goes_on = proposal.first_child(result.accepted.back()) != kNoParent;
-  const auto offered = [&](std::int32_t tokens) { return std::min(tokens, accepted + (goes_on ? 1 : 0)); };
-  const std::size_t depths = std::min(stats.offered.size(), stats.accepted.size());
-  if (depths < static_cast<std::size_t>(offered(counted)))
-    throw std::invalid_argument("count_emitted: the statistics have " + std::to_string(depths) +
-                                " depths, the round offered " + std::to_string(offered(counted)));
-  for (std::int32_t d = offered(emitted); d < offered(counted); ++d)
-    --stats.offered[static_cast<std::size_t>(d)];
-  for (std::int32_t d = emitted; d < std::min(counted, accepted); ++d)
-    --stats.accepted[static_cast<std::size_t>(d)];
-  stats.new_tokens -= counted - emitted;
-}
-/// The same for a round of which all tokens are counted.
-inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
-                          std::int32_t emitted) {
-  count_emitted(stats, proposal, result, emitted, result.accepted_count() + 1);
-}
 
 }  // namespace specula
