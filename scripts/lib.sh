@@ -7,7 +7,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev nlohmann-json3-dev libcli11-dev)
 
 # What scripts/docs needs.
-docs_packages=(doxygen doxygen-awesome-css python3-markdown-it python3-pygments)
+docs_packages=(doxygen doxygen-awesome-css python3-sphinx python3-myst-parser furo)
 
 say() { printf '\n== %s\n' "$*"; }
 
