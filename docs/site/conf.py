@@ -88,7 +88,7 @@ def adapt(app, document):
             code.replace_self(nodes.reference("", "", code.deepcopy(), refuri=up + names[name[1]], internal=True))
     for image in document.findall(nodes.image):
         file = pathlib.Path(app.srcdir, os.path.dirname(docname), image["uri"])
-        if file.suffix == ".svg" and file.exists() and "prefers-color-scheme" in file.read_text():
+        if file.suffix == ".svg" and file.exists() and ("badge_" in file.name or "prefers-color-scheme" in file.read_text()):
             image["classes"].append("adapts")
 
 

@@ -2,7 +2,7 @@
 # usage: pages.sh ROOT
 #
 # The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages --check detects differences.
-# CITATION.cff has the version of the headers.
+# CITATION.cff and the badges have the version of the headers.
 # Tables of the papers: tests/programs/paper_tables.sh.
 set -euo pipefail
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
@@ -12,7 +12,7 @@ python3 "$root/scripts/pages" --check
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/docs" "$root/README.md" "$copy"
-cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$copy"
+cp -r "$root/include" "$copy"
 mkdir "$copy/examples" && cp -r "$root/examples/cuda" "$copy/examples"
 (cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$copy")
 export SPECULA_ROOT=$copy
@@ -46,8 +46,6 @@ notices 'a figure within a sentence of the README'
 sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/models/{small,base,s2d}/MODEL_CARD.md
 notices 'a card that says another share of the target than the README'
 grep -q 'of which the target wrote 7 tenths' "$copy/README.md"
-sed -i 's/>MIT</>BSD</' "$copy/docs/pictures/badge_license.svg"
-notices 'a badge that does not say what LICENSE says'
 python3 - "$copy" <<'END'
 import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sources.json")
@@ -177,3 +175,11 @@ END
 
 version=$(sed -n 's/^#define SPECULA_VERSION_[A-Z]* //p' "$root/include/specula/version.hpp" | paste -sd.)
 grep -qx "version: $version" "$root/CITATION.cff"
+
+# badge NAME WORDS: the README's badge says what the sources say.
+badge() { grep -q "<title>$1: $2</title>" "$root/docs/pictures/badge_$3.svg" || { echo "error: badge_$3.svg does not say $2"; exit 1; }; }
+badge version "$version" version
+badge C++ "$(sed -n 's/.*cxx_std_\([0-9]*\).*/\1/p' "$root/CMakeLists.txt" | head -n 1)" cpp
+badge license "$(sed -n 's/ License$//p' "$root/LICENSE" | head -n 1)" license
+badge compilers "$(sed -n 's/.*g++ \([0-9]*\) or clang \([0-9]*\).*/g++ \1+, clang \2+/p' "$root/docs/support.md" | head -n 1)" compilers
+badge CUDA "$(sed -n 's/.*\(sm_[0-9]*\) (Ampere) and later.*/\1+/p' "$root/docs/support.md" | head -n 1)" cuda

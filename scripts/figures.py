@@ -1,0 +1,200 @@
+"""Figures of docs/benchmarks, and the words in which pages and plots say them. Standard library only.
+
+SPECULA_ROOT names another tree than the one that this script lies in.
+"""
+import functools
+import json
+import os
+import pathlib
+import re
+
+import runs
+
+root = pathlib.Path(os.environ.get("SPECULA_ROOT") or pathlib.Path(__file__).resolve().parents[1])
+folder = root / "docs" / "benchmarks"
+TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench",
+          "gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
+
+
+class Missing(Exception):
+    """A figure or its file is not there."""
+
+
+@functools.cache
+def load(name):
+    path = folder / f"{name}.json"
+    if not path.exists():
+        raise Missing(name)
+    return json.loads(path.read_text())
+
+
+def table(heads, rows):
+    return ["| " + " | ".join(map(str, r)) + " |" for r in [heads, ["---"] * len(heads), *rows]]
+
+
+def columns(spec, rows):
+    """A table of `head = figure | figure | ...`, as `Row` names figures."""
+    pairs = [(part.partition(" = ")[0].strip(), part.rpartition(" = ")[2].strip()) for part in spec.split("|")]
+    return table([head for head, _ in pairs], [[row[what] for _, what in pairs] for row in rows])
+
+
+def pipelines(data):
+    """Labels of the measured rows, with their figures: of a search, its pick."""
+    by_name = {p["name"]: p for p in data["pipelines"]}
+    picks = {s["search"]: s["picked"] for s in data.get("searches", [])}
+    return {label: by_name[picks.get(spec, spec)] for label, spec in data["run"]["rows"].items()} if "run" in data else {}
+
+
+def with_interval(p, key, unit=""):
+    low, high = p["intervals"][key] if "intervals" in p else (None, None)
+    return f"{p[key]:.2f}{unit}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+
+
+def paired(data, label, against, key):
+    """A row over another, prompt by prompt: the ratio and its interval. None if the run did not compare them."""
+    named = pipelines(data)
+    if label not in named or against not in named or label == against:
+        return None
+    x = data.get("against", {}).get(named[against]["name"], {}).get(named[label]["name"])
+    return x and x[key]
+
+
+def expected(a, c, n=5):
+    """E(speedup) of chains of n, as GLIDE's paper has it."""
+    return (1 - a ** (n + 1)) / ((1 - a) * (n * c + 1)) if a < 1 else (n + 1) / (n * c + 1)
+
+
+def processor(data):
+    return f"{data['run']['machine']['cpu']}, products of {'bfloat16' if data['inputs'] == 'bf16' else 'floats'}"
+
+
+# What is said of a row, of which p is the pipeline.
+WHAT = {
+    "label": lambda row, p: row.label,
+    "name": lambda row, p: f"`{p['name']}`",
+    "speedup": lambda row, p: f"{p['speedup']:.2f}x",
+    "speedup [95%]": lambda row, p: with_interval(p, "speedup", "x"),
+    **{name: lambda row, p, key=key: f"{p[key]:.2f}" for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
+    **{f"{name} [95%]": lambda row, p, key=key: with_interval(p, key)
+       for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
+    "acceptance, 3 digits": lambda row, p: f"{p['acceptance']:.3f}",
+    "tokens/s": lambda row, p: f"{p['tokens_per_second']:.0f}",
+    "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
+    "prompts": lambda row, p: str(p["prompts"]),
+    "processor": lambda row, p: processor(row.data),
+    # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
+    # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.
+    "c": lambda row, p: f"{row.c():.2f}",
+    "c, 3 digits": lambda row, p: f"{row.c():.3f}",
+    "E(speedup)": lambda row, p: f"{expected(p['acceptance'], row.c()):.2f}",
+    "draft ms": lambda row, p: f"{p['draft_milliseconds_per_round'] / p['mean_proposed']:.2f} ms",  # of a draft token
+    "draft ms per round": lambda row, p: f"{p['draft_milliseconds_per_round']:.3f}",
+    "draft tokens": lambda row, p: f"{p['mean_proposed']:.1f}",
+    "draft calls": lambda row, p: f"{p['drafts'][0]['calls'] / p['target_calls']:.1f}",  # of the first draft, per round
+    "draft calls per round": lambda row, p: ", ".join(f"{d['model']} {d['calls'] / p['target_calls']:.1f}" for d in p["drafts"]),
+    "layers": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.1f}",
+    "layers per call": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.2f}",
+    "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
+    "by depth": lambda row, p: " ".join(f"{x:.2f}" if x is not None else "-" for x in p["acceptance_by_depth"][:5]),
+    **{f"depth {n}": lambda row, p, n=n: f"{p['acceptance_by_depth'][n - 1]:.2f}" if len(p["acceptance_by_depth"]) >= n else "-" for n in range(1, 7)},
+    **{f"SWI by {name}": lambda row, p, name=name: row.by_costs(name).split(" [")[0] for name in ("MS", "PW")},
+    **{f"SWI by {name} [95%]": lambda row, p, name=name: row.by_costs(name) for name in ("MS", "PW")},
+}
+PAIRED = {"speed": "speed", "MAT": "mat", "tau": "tau", "SWI": "swi"}
+
+
+class Row:
+    """A measured pipeline of a file: by a run's label, by its name, or the fastest one as `first`.
+
+    `row[what]` says one of WHAT, or `MAT against LABEL` (in per cent, with its interval), or `MAT over LABEL` (as a ratio); the latter
+    are "" where the run did not compare these two.
+    """
+
+    def __init__(self, file, label):
+        self.file, self.label, self.data = file, label, load(file)
+        named = {p["name"]: p for p in self.data["pipelines"]} | pipelines(self.data)
+        drafted = [p for p in self.data["pipelines"] if p["name"] != "autoregressive"]
+        self.p = max(drafted, key=lambda p: p["speedup"]) if label == "first" else named.get(label)
+        if self.p is None:
+            raise Missing(f"{label} in {file}")
+
+    def of(self, category):
+        """The same pipeline in one category of the prompts."""
+        if category:
+            found = [p for c in self.data["categories"] if TITLES.get(c["name"], c["name"]) == category for p in c["pipelines"]]
+            self.p = next((p for p in found if p["name"] == self.p["name"]), None)
+            if self.p is None:
+                raise Missing(category)
+        return self
+
+    def __getitem__(self, what):
+        if what in WHAT:
+            return WHAT[what](self, self.p)
+        of, how, other = re.fullmatch("(.*?) (against|over) (.*)", what).groups()
+        x = paired(self.data, self.label, other, PAIRED[of])
+        if not x:
+            return ""
+        if how == "over":
+            return "{:.2f}x [{:.2f}, {:.2f}]".format(*x)
+        value, low, high = (100 * (y - 1) for y in x)
+        return f"{value:+.1f}% [{low:+.1f}, {high:+.1f}]" + (", within the noise" if low <= 0 <= high else "")
+
+    def c(self):
+        return self.p["draft_milliseconds_per_round"] / self.p["mean_proposed"] / self.data["pipelines"][0]["target_milliseconds_per_call"]
+
+    def by_costs(self, name):
+        x = (self.p.get("swi_by_costs") or {}).get(name)
+        return "" if not x else f"{x['value']:.2f}" + (" [{:.2f}, {:.2f}]".format(*x["interval"]) if "interval" in x else "")
+
+    def says(self, *what):
+        """Figures in one cell, each with its name but for the name of the pipeline and the speedup."""
+        out = []
+        for x in what:
+            full = x if f"{x} [95%]" not in WHAT else f"{x} [95%]"
+            out.append(self[full] if x in ("name", "speedup") else f"{x} {self[full]}")
+        return ", ".join(out)
+
+    def link(self):
+        faulty = runs.faults_of_row(self.data, self.p["name"])
+        return f"[data](benchmarks/{self.file}.json)" + (", [faults](benchmarks/README.md#known-faults-of-runs)" if faulty else "")
+
+
+def rows(file):
+    return [Row(file, label) for label in pipelines(load(file))]
+
+
+def sentence(name):
+    """The words of FILE | ROW | WHAT [| CATEGORY]. Raises ValueError if there is no such figure, Missing if its file is not there."""
+    parts = name.split(" | ")
+    if len(parts) not in (3, 4):
+        raise ValueError("neither FILE | ROW | WHAT nor the name of a claim")
+    row, what = Row(*parts[:2]).of("".join(parts[3:])), parts[2]
+    how = re.fullmatch("(.*?) (against|over) (.*)", what)
+    if what not in WHAT and not (how and how[1] in PAIRED):
+        raise ValueError(f"nothing is called '{what}'")
+    said = row[what]
+    if how and not said:
+        raise ValueError(f"{parts[0]}.json does not compare {parts[1]} with {how[3]} prompt by prompt")
+    return said.replace(", within the noise", " (within the noise)")
+
+
+def source(file, page):
+    """Where the figures of a run come from: lines below its table."""
+    data = load(file)
+    run, inputs = data["run"], "products of bfloat16 (AVX512_BF16)" if data["inputs"] == "bf16" else "products of floats"
+    files = ", ".join(TITLES.get(f, f) for f in dict.fromkeys(run["prompts"]))
+    threads = f"{data['threads']} thread" + ("s" if data["threads"] > 1 else "")
+    repeats = f", {data['repeat']} runs each" if data["repeat"] > 1 else ""
+    link = os.path.relpath(folder / f"paper_{run['name']}.json", (root / page).parent)
+    text = (f"{data['prompts']} prompts ({files}), {data['max_new_tokens']} new tokens, temperature {data['temperature']:g}, {threads}, {inputs}{repeats}; "
+            f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
+            f"({run['machine']['cores']} cores). [Data]({link}).")
+    if run["section"] == "cascades":
+        text += " Measured beside other work: counts are exact, c is rough."
+    if data["left_out"]:
+        text += f" Left out, because longer than the target's context: {data['left_out']}."
+    if run.get("absent"):
+        text += " Missing: " + "; ".join(run["absent"]) + "."
+    if run.get("kept"):
+        text += f" Kept from that run: {run['kept']}."
+    return ["", text + runs.footnote(data)]
