@@ -1,23 +1,58 @@
-"""Records of sources and machine for the scripts that measure. Standard library only."""
+"""What the scripts that measure share: options, programs, records of sources and machine, JSON. Standard library only."""
+import argparse
+import datetime
+import json
 import os
 import pathlib
 import platform
 import re
 import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parents[1]
+pages = root / "docs" / "benchmarks"
 
 
-def git(root, *arguments):
-    shown = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
-    return shown.stdout.strip() if shown.returncode == 0 else ""
+def options(usage, **defaults):
+    """Those of the command line, of the types of their defaults; False is a flag, None a path."""
+    if set(sys.argv[1:]) & {"-h", "--help"}:
+        print(usage.strip())
+        sys.exit(0)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+    for name, default in {**defaults, "out": pages}.items():
+        kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
+        parser.add_argument("--" + name.replace("_", "-"), **kind)
+    given = parser.parse_args()
+    if getattr(given, "quick", False) and given.out.resolve() == pages.resolve():
+        fail("--quick measures nothing: it needs --out")
+    return given
 
 
-def commit(root):
-    changed = git(root, "status", "--porcelain", "include", "examples")
-    return (git(root, "rev-parse", "--short", "HEAD") or "unknown") + (" and changes" if changed else "")
+def fail(what):
+    sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {what}")
 
 
-def machine():
-    """Name, family and model of the processor: virtual machines often name no more than its maker."""
+def expect_prompts(folder, files):
+    for file in files:
+        if not (folder / file).exists():
+            fail(f"no prompts at {folder / file}: --data names the folder of {', '.join(files)}")
+
+
+def build(*targets, llama=""):
+    """The programs of the release preset, as scripts/demo builds them."""
+    script = '. scripts/lib.sh; need_packages "${build_packages[@]}"; ' \
+        'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF ${0:+"-DLLAMA_DIR=$0"} >/dev/null && ' \
+        'cmake --build build/release --target "$@" --parallel "$jobs"'
+    subprocess.run(["bash", "-euc", script, str(llama), *targets], cwd=root, check=True)
+    return root / "build/release/examples"
+
+
+def record():
+    """Commit, date and machine. Virtual machines often name no more than the processor's maker: so its family and model too."""
+    def git(*arguments):
+        shown = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+        return shown.stdout.strip() if shown.returncode == 0 else ""
+
     cpu = platform.processor() or platform.machine()
     try:
         info = pathlib.Path("/proc/cpuinfo").read_text()
@@ -25,4 +60,20 @@ def machine():
         cpu = f"{name}, family {family} model {model}"
     except (OSError, TypeError):
         pass
-    return {"cpu": cpu, "cores": os.cpu_count()}
+    changed = " and changes" if git("status", "--porcelain", "include", "examples") else ""
+    return {"commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "date": datetime.date.today().isoformat(),
+            "machine": {"cpu": cpu, "cores": os.cpu_count()}}
+
+
+def write(file, data):
+    """As a whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".unfinished")
+    fresh.write_text(json.dumps(data, indent=1) + "\n")
+    fresh.replace(file)
+
+
+def show(out):
+    """The pages, if what was measured is theirs."""
+    if out.resolve() == pages.resolve():
+        subprocess.run([sys.executable, str(root / "scripts/pages")], check=True)

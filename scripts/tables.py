@@ -351,9 +351,10 @@ def run_time_pipelines(page):
     data = load("run_time_pipelines")
     out = []
     for name, x in data["pipelines"].items():
-        count = x["instructions_per_token"]
+        count = x.get("instructions_per_token")
         ratios = [f"{middle:.3f} [{low:.3f}, {high:.3f}]" for middle, (low, high) in (x["named"], x["typed again"])]
-        out.append([f"`{name}`", f"{x['microseconds_per_token']:.0f}", *ratios, f"{count['typed']:,}, {count['named'] - count['typed']:+,}"])
+        out.append([f"`{name}`", f"{x['microseconds_per_token']:.0f}", *ratios,
+                    f"{count['typed']:,}, {count['named'] - count['typed']:+,}" if count else "not counted"])
     return table(["pipeline", "typed, us/token", "named over typed [95%]", "typed again over typed [95%]",
                   "instructions per token: typed, and more if named"], out) + [
         "", f"Medians of {data['prompts'] * data['repetitions']} pairs of runs ({data['prompts']} prompts, {data['tokens']} "
