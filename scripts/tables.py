@@ -230,63 +230,6 @@ def choosing(page):
     return table(["situation", "use", "measured", "from"], out)
 
 
-# ---- inside llama.cpp
-
-def llama_cpp_source(data, more):
-    machine = data["machine"]
-    return ["", f"`{data['target']}`, {more}, {data['threads']} thread{'s' if data['threads'] > 1 else ''}, {data['engine']} with "
-            f"{', '.join(data['built_with'])}; commit {data['commit']}, {data['date']}, {machine['cpu']} ({machine['cores']} cores). "
-            "[Data](benchmarks/llama_cpp_target.json)."]
-
-
-def llama_cpp_prompts(data, repeats):
-    each = data["prompts"] // len(data["prompt_files"])
-    return (f"prompts {data['skipped'] + 1} to {data['skipped'] + each} of each of {' and '.join(data['prompt_files'])}, {data['max_new_tokens']} new "
-            f"tokens, greedy, {repeats} run{'s' if repeats > 1 else ''} each")
-
-
-@named(TABLES, "llama.cpp: passes")
-def llama_cpp_passes(page):
-    """T(n) of libllama in each form, and of our own decoder."""
-    data = load("llama_cpp_target")
-    shown = [(f"llama.cpp, {name}", form["passes"][0]) for name, form in data["forms"].items()]
-    shown += [("`specula::cpu::Decoder`", own) for own in next(iter(data["forms"].values()))["passes"][1:]]
-    out = [[n + 1] + [x for _, of in shown for x in (f"{of['microseconds'][n]:.0f}", f"{of['ratios'][n]:.2f}")] for n in range(len(shown[0][1]["ratios"]))]
-    inputs = {"bf16": "rounded to bfloat16", "full": "in floats"}[data["inputs"]]
-    return table(["nodes"] + [x for name, _ in shown for x in (f"{name}: us", "T(n)/T(1)")], out) + llama_cpp_source(
-        data, f"after {data['prompt_tokens']} tokens, medians of {data['turns']} turns; inputs of our products {inputs}")
-
-
-@named(TABLES, "llama.cpp: speedups")
-def llama_cpp_speedups(page):
-    data = load("llama_cpp_target")
-    out = []
-    for same in zip(*(form["pipelines"] for form in data["forms"].values())):
-        out.append([f"`{same[0]['name']}`"])
-        for p in same:
-            out[-1] += [with_interval(p, "speedup", "x") if p["name"] != "autoregressive" else "1.00x", f"{p['tokens_per_second']:.0f}",
-                        f"{p['identical_to_autoregressive']} of {p['prompts']}"]
-    return table(["pipeline"] + [x for name in data["forms"] for x in (f"{name}: speedup [95%]", "tokens/s", "same text")], out) + llama_cpp_source(
-        data, llama_cpp_prompts(data, data["repeat"]))
-
-
-@named(TABLES, "llama.cpp: peers")
-def llama_cpp_peers(page):
-    data = load("llama_cpp_target")
-    forms = {name: form["peers"] for name, form in data["forms"].items() if form.get("peers")}
-    if not forms:
-        raise Missing("peers")
-    out = []
-    for ours in dict.fromkeys(name for peers in forms.values() for name in peers):
-        found = [peers.get(ours) for peers in forms.values()]
-        out.append([f"`{ours}`", f"`{next(x for x in found if x)['peer']}`"])
-        for x in found:
-            out[-1] += [f"{x['ours']:.0f}", f"{x['theirs']:.0f}", f"{x['ours'] / x['theirs']:.2f}"] if x else ["", "", ""]
-    lines = table(["same length of draft", "llama.cpp's program"] + [x for name in forms for x in (f"{name}: `specula-llama`", "llama.cpp", "ratio")], out)
-    lines += llama_cpp_source(data, llama_cpp_prompts(data, 1) + "; tokens per second of decoding by each program's own clock")
-    return lines[:-1] + [lines[-1] + (f" Missing: {', '.join(data['absent'])}." if data.get("absent") else "")]
-
-
 # ---- benchmarks of the CPU, and of compilers
 
 def medians(file):
