@@ -155,7 +155,7 @@ class Row:
         return ", ".join(out)
 
     def link(self):
-        faulty = runs.faults_of_row(self.data, self.p["name"])
+        faulty = runs.faults(self.data, self.p["name"])
         return f"[data](benchmarks/{self.file}.json)" + (", [faults](benchmarks/README.md#known-faults-of-runs)" if faulty else "")
 
 

@@ -22,28 +22,19 @@ def options(usage, **defaults):
     for name, default in {**defaults, "out": pages}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
-    given = parser.parse_args()
-    if getattr(given, "quick", False) and given.out.resolve() == pages.resolve():
-        fail("--quick measures nothing: it needs --out")
-    return given
+    return parser.parse_args()
 
 
 def fail(what):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {what}")
 
 
-def expect_prompts(folder, files):
-    for file in files:
-        if not (folder / file).exists():
-            fail(f"no prompts at {folder / file}: --data names the folder of {', '.join(files)}")
-
-
-def build(*targets, llama=""):
+def build(*targets):
     """The programs of the release preset, as scripts/demo builds them."""
     script = '. scripts/lib.sh; need_packages "${build_packages[@]}"; ' \
-        'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF ${0:+"-DLLAMA_DIR=$0"} >/dev/null && ' \
+        'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF >/dev/null && ' \
         'cmake --build build/release --target "$@" --parallel "$jobs"'
-    subprocess.run(["bash", "-euc", script, str(llama), *targets], cwd=root, check=True)
+    subprocess.run(["bash", "-euc", script, "build", *targets], cwd=root, check=True)
     return root / "build/release/examples"
 
 

@@ -1,16 +1,15 @@
 """What is wrong with the runs of docs/benchmarks, and the runs of which that is known. Standard library only.
 
 A run is a JSON file of figures. Its faults are read from it: no commit, or changes that are in no commit; a search that picked an end
-of its grid. docs/benchmarks/known.json lists the runs that had faults when it was written, each by commit and date, with what is wrong:
-scripts/pages --check fails on any other fault, and on an entry that is no longer true. So a list can only become shorter.
+of its grid. known.json lists the runs that had faults when it was written, each by commit and date, with what is wrong: scripts/pages
+--check fails on any other fault, and on an entry that is no longer true. So a list can only become shorter.
 """
 import hashlib
 import json
 import re
 
-LIST = "known.json"
+NOT_RUNS = ("known.json", "reported.json", "cuda_counts.json", "cuda_h100_sources.json")  # typed, or hashes
 AT_END = "picked at an end of its grid: "
-NOT_RUNS = (LIST, "reported.json", "cuda_counts.json", "cuda_h100_sources.json")  # typed, or hashes
 
 
 def run_of(data):
@@ -34,11 +33,8 @@ def axes(search):
 def at_ends(search, picked):
     """The braces of which the pick has the first or last value, though others may lie beyond. Nothing does below 0, below a size
     of 1, and above a threshold of 1, which no confidence reaches."""
-    parts = re.split(r"\{[^{}]*\}", search)
-    pattern = re.escape(parts[0])
-    for (values, _, _), part in zip(axes(search), parts[1:]):
-        pattern += "(" + "|".join(map(re.escape, values)) + ")" + re.escape(part)
-    match = re.fullmatch(pattern, picked)
+    first, *parts = map(re.escape, re.split(r"\{[^{}]*\}", search))
+    match = re.fullmatch(first + "".join("(" + "|".join(map(re.escape, values)) + ")" + part for (values, _, _), part in zip(axes(search), parts)), picked)
     if not match:
         raise ValueError(f"{picked} is none of {search}")
     ends = []
@@ -50,31 +46,28 @@ def at_ends(search, picked):
     return ends
 
 
-def faults(data):
-    """What is wrong with a run, in words."""
-    found = []
-    commit = run_of(data).partition(",")[0]
-    if "," not in run_of(data):
-        found.append("it does not say which commit was measured")
-    elif "and changes" in commit:
-        found.append(f"measured with changes to {commit.split()[0]} that are in no commit")
+def faults(data, name=None):
+    """What is wrong with a run, in words; of a pipeline of this name not the picks of others."""
+    commit, with_commit, _ = run_of(data).partition(",")
+    found = [] if with_commit else ["it does not say which commit was measured"]
+    if "and changes" in commit:
+        found = [f"measured with changes to {commit.split()[0]} that are in no commit"]
     for search in data.get("searches", []):
         ends = at_ends(search["search"], search["picked"])
-        if ends:
+        if ends and name in (None, search["picked"]):
             found.append(f"{AT_END}`{search['picked']}` ({', '.join(ends)})")
     return found
 
 
-def faults_of_row(data, name):
-    """Those of a run that concern one pipeline: not the picks of others."""
-    return [fault for fault in faults(data) if not fault.startswith(AT_END) or f"`{name}`" in fault]
-
-
 def in_words(data):
     """The faults in one line; none if nothing is wrong."""
-    found = faults(data)
-    ends = [fault.removeprefix(AT_END) for fault in found if fault.startswith(AT_END)]
-    return "; ".join([fault for fault in found if not fault.startswith(AT_END)] + ([AT_END + ", ".join(ends)] if ends else []))
+    ends = ", ".join(fault.removeprefix(AT_END) for fault in faults(data) if fault.startswith(AT_END))
+    return "; ".join([fault for fault in faults(data) if not fault.startswith(AT_END)] + ([AT_END + ends] if ends else []))
+
+
+def footnote(data):
+    """Words to follow a table of this run, none if nothing is wrong."""
+    return f" Known faults of this run: {in_words(data)}." if faults(data) else ""
 
 
 def read(figures):
@@ -84,25 +77,16 @@ def read(figures):
 
 def problems(figures):
     """What --check complains of: faults that are not listed, and entries that are no longer true."""
-    listed = json.loads((figures / LIST).read_text())["runs"]
-    found = []
-    runs = read(figures)
+    listed, runs, found = json.loads((figures / "known.json").read_text())["runs"], read(figures), []
     for name, data in runs.items():
-        entry = listed.get(name, {})
-        known = entry.get("faults", []) if entry.get("run") == run_of(data) else []
+        known = listed[name]["faults"] if name in listed and listed[name]["run"] == run_of(data) else []
         found += [f"docs/benchmarks/{name}: {fault}" for fault in faults(data) if fault not in known]
     for name, entry in listed.items():
         if name not in runs:
-            found.append(f"docs/benchmarks/{LIST} lists {name}, which is not there")
+            found.append(f"docs/benchmarks/known.json lists {name}, which is not there")
         elif entry["run"] != run_of(runs[name]):
-            found.append(f"docs/benchmarks/{LIST} lists another run of {name} than the one that is there")
+            found.append(f"docs/benchmarks/known.json lists another run of {name} than the one that is there")
         else:
-            found += [f"docs/benchmarks/{LIST} lists of {name} what is no longer so: {fault}" for fault in entry["faults"]
+            found += [f"docs/benchmarks/known.json lists of {name} what is no longer so: {fault}" for fault in entry["faults"]
                       if fault not in faults(runs[name])]
     return found
-
-
-def footnote(data):
-    """Words to follow a table of this run, none if nothing is wrong."""
-    found = in_words(data)
-    return found and f" Known faults of this run: {found}."
