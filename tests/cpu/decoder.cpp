@@ -441,7 +441,7 @@ UNTHREADED_TEST_CASE(
   };
   const auto used = weights(1), other = weights(2);
   const auto change = [&] {
-    for (float& scale : used->layers[0].attention_norm) scale *= 1.5f;
+    for (float& scale : used->layers[0].attention.norm) scale *= 1.5f;
   };
   Decoder<float> model(used, options);
   auto run = pipeline(model);

@@ -81,16 +81,16 @@ void check_weights(const DecoderWeights<Real>& weights, std::vector<Tensor> all)
   for (std::size_t l = 0; l < 2; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";
     const auto& layer = weights.layers[l];
-    check_matrix(layer.qkv, 0, find(all, at + "self_attn.q_proj.weight"));
-    check_matrix(layer.qkv, 8, find(all, at + "self_attn.k_proj.weight"));
-    check_matrix(layer.qkv, 12, find(all, at + "self_attn.v_proj.weight"));
-    check_matrix(layer.output, 0, find(all, at + "self_attn.o_proj.weight"));
-    check_matrix(layer.gate_up, 0, find(all, at + "mlp.gate_proj.weight"));
-    check_matrix(layer.gate_up, 5, find(all, at + "mlp.up_proj.weight"));
-    check_matrix(layer.down, 0, find(all, at + "mlp.down_proj.weight"));
+    check_matrix(layer.attention.qkv, 0, find(all, at + "self_attn.q_proj.weight"));
+    check_matrix(layer.attention.qkv, 8, find(all, at + "self_attn.k_proj.weight"));
+    check_matrix(layer.attention.qkv, 12, find(all, at + "self_attn.v_proj.weight"));
+    check_matrix(layer.attention.output, 0, find(all, at + "self_attn.o_proj.weight"));
+    check_matrix(layer.mlp.gate_up, 0, find(all, at + "mlp.gate_proj.weight"));
+    check_matrix(layer.mlp.gate_up, 5, find(all, at + "mlp.up_proj.weight"));
+    check_matrix(layer.mlp.down, 0, find(all, at + "mlp.down_proj.weight"));
     for (std::size_t i = 0; i < 6; ++i) {
-      CHECK(layer.attention_norm[i] == static_cast<Real>(find(all, at + "input_layernorm.weight").values[i]));
-      CHECK(layer.mlp_norm[i] ==
+      CHECK(layer.attention.norm[i] == static_cast<Real>(find(all, at + "input_layernorm.weight").values[i]));
+      CHECK(layer.mlp.norm[i] ==
             static_cast<Real>(find(all, at + "post_attention_layernorm.weight").values[i]));
     }
   }
@@ -105,7 +105,7 @@ TEST_CASE_TEMPLATE("one file of each dtype", Real, float, double) {
     write_file(directory.path / "model.safetensors", safetensors_bytes(tensors(dtype)));
     const auto weights = load_decoder_weights<Real>(directory.path);
     check_weights(weights, tensors(dtype));
-    CHECK((weights.layers[0].down.type() == WeightType::bf16) == (dtype == "BF16"));
+    CHECK((weights.layers[0].mlp.down.type() == WeightType::bf16) == (dtype == "BF16"));
     CHECK(weights.config.head_dim == 4);
   }
 }
@@ -129,7 +129,7 @@ TEST_CASE("matrices of 8 bits are bfloat16 in memory") {
   write_file(directory.path / "model.safetensors", safetensors_bytes(all));
   const auto weights = load_decoder_weights<float>(directory.path);
   check_weights(weights, meant);
-  CHECK(weights.layers[0].down.type() == WeightType::bf16);
+  CHECK(weights.layers[0].mlp.down.type() == WeightType::bf16);
 
   const auto error_of = [&](const std::vector<Tensor>& changed) {
     write_file(directory.path / "model.safetensors", safetensors_bytes(changed));
@@ -303,7 +303,7 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   config(R"("model_type":"llama")");
   const auto plain =
       std::make_shared<const DecoderWeights<float>>(load_decoder_weights<float>(directory.path));
-  CHECK(plain->layers[0].cross_query.rows() == 0);
+  CHECK(!plain->layers[0].cross_attention);
 
   config(
       R"("model_type":"specula_glide","target":{"num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,
@@ -315,9 +315,9 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   add_tensor(all, "BF16", "model.layers.0.cross_attn.o_proj.weight", {6, 24});
   save();
   const auto glide = load_decoder_weights<float>(directory.path);
-  check_matrix(glide.layers[0].cross_query, 0, find(all, "model.layers.0.cross_attn.q_proj.weight"));
-  check_matrix(glide.layers[0].cross_output, 0, find(all, "model.layers.0.cross_attn.o_proj.weight"));
-  check_matrix(glide.layers[0].down, 0, find(all, "model.layers.0.mlp.down_proj.weight"));
+  check_matrix(glide.layers[0].cross_attention->query, 0, find(all, "model.layers.0.cross_attn.q_proj.weight"));
+  check_matrix(glide.layers[0].cross_attention->output, 0, find(all, "model.layers.0.cross_attn.o_proj.weight"));
+  check_matrix(glide.layers[0].mlp.down, 0, find(all, "model.layers.0.mlp.down_proj.weight"));
 
   config(R"("model_type":"specula_feature_head")");
   std::erase_if(all, [](const Tensor& t) {
@@ -333,11 +333,11 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   add_tensor(all, "BF16", "model.fc.bias", {6});
   save();
   const auto head = load_decoder_weights<float>(directory.path, plain);
-  check_matrix(head.fusion, 0, find(all, "model.fc.weight"));
-  for (std::size_t i = 0; i < 6; ++i) CHECK(head.fusion_bias[i] == find(all, "model.fc.bias").values[i]);
+  check_matrix(head.feature_input->fusion, 0, find(all, "model.fc.weight"));
+  for (std::size_t i = 0; i < 6; ++i) CHECK(head.feature_input->bias[i] == find(all, "model.fc.bias").values[i]);
   CHECK(&head.head() == &plain->head());
   CHECK(&head.tokens() == &plain->embedding);
-  CHECK(head.layers[0].attention_norm.empty());
+  CHECK(head.layers[0].attention.norm.empty());
   CHECK(head.final_norm.empty());
 }
 
@@ -351,13 +351,13 @@ TEST_CASE("random weights are the same in every type") {
   int differ = 0;
   for (std::int32_t r = 0; r < 22; ++r)
     for (std::int32_t k = 0; k < 9; ++k) {
-      CHECK(static_cast<double>(a.layers[1].gate_up.value(r, k)) == b.layers[1].gate_up.value(r, k));
-      differ += a.layers[1].gate_up.value(r, k) != other.layers[1].gate_up.value(r, k);
+      CHECK(static_cast<double>(a.layers[1].mlp.gate_up.value(r, k)) == b.layers[1].mlp.gate_up.value(r, k));
+      differ += a.layers[1].mlp.gate_up.value(r, k) != other.layers[1].mlp.gate_up.value(r, k);
     }
   CHECK(differ > 150);
-  CHECK(a.layers[0].qkv.bytes() <
+  CHECK(a.layers[0].attention.qkv.bytes() <
         0.6 * static_cast<double>(
-                  random_decoder_weights<float>(config, 3, WeightType::full).layers[0].qkv.bytes()));
+                  random_decoder_weights<float>(config, 3, WeightType::full).layers[0].attention.qkv.bytes()));
   config.kv_heads = 0;
   CHECK_THROWS_WITH_AS(random_decoder_weights<float>(config, 3),
                        "DecoderConfig: num_key_value_heads is 0, expected 1 to 16777216", std::runtime_error);

@@ -111,8 +111,8 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       Vector both = state[t];
       both.insert(both.end(), columns[t].feature.begin(), columns[t].feature.end());
       both.resize(2 * hidden);
-      state[t] = times(weights.fusion, 0, hidden, both);
-      for (std::size_t k = 0; k < hidden; ++k) state[t][k] += weights.fusion_bias[k];
+      state[t] = times(weights.feature_input->fusion, 0, hidden, both);
+      for (std::size_t k = 0; k < hidden; ++k) state[t][k] += weights.feature_input->bias[k];
     }
   }
 
@@ -120,10 +120,10 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
     const auto& layer = weights.layers[l];
     std::vector<Vector> q(length), k(length), v(length);
     for (std::size_t t = 0; t < length; ++t) {
-      const Vector x = layer.attention_norm.empty() ? state[t] : norm(state[t], layer.attention_norm);
-      q[t] = times(layer.qkv, 0, heads * head_dim, x);
-      k[t] = times(layer.qkv, heads * head_dim, kv_heads * head_dim, x);
-      v[t] = times(layer.qkv, (heads + kv_heads) * head_dim, kv_heads * head_dim, x);
+      const Vector x = layer.attention.norm.empty() ? state[t] : norm(state[t], layer.attention.norm);
+      q[t] = times(layer.attention.qkv, 0, heads * head_dim, x);
+      k[t] = times(layer.attention.qkv, heads * head_dim, kv_heads * head_dim, x);
+      v[t] = times(layer.attention.qkv, (heads + kv_heads) * head_dim, kv_heads * head_dim, x);
       rope(config, q[t], heads, columns[t].position);
       rope(config, k[t], kv_heads, columns[t].position);
     }
@@ -131,24 +131,24 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       const auto add = [&](const Vector& y) {
         for (std::size_t i = 0; i < hidden; ++i) state[t][i] += y[i];
       };
-      add(times(layer.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees)));
+      add(times(layer.attention.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees)));
       if (config.conditioned_on == Conditioning::key_values) {
         const auto& shape = config.target;
         const std::size_t from = shape.reads.empty() ? as_size(shape.layers - config.layers) + l
                                                      : as_size(shape.reads[l]),
                           width = as_size(shape.heads * shape.head_dim);
-        Vector query = times(layer.cross_query, 0, width, state[t]);
+        Vector query = times(layer.cross_attention->query, 0, width, state[t]);
         rope(shape, query, as_size(shape.heads), columns[t].position);
         std::vector<std::size_t> seen(columns[t].target_keys);
         std::iota(seen.begin(), seen.end(), std::size_t{0});
-        add(times(layer.cross_output, 0, hidden,
+        add(times(layer.cross_attention->output, 0, hidden,
                   attend(shape, query, target->keys[from], target->values[from], seen)));
       }
-      const Vector x = norm(state[t], layer.mlp_norm), gate = times(layer.gate_up, 0, intermediate, x),
-                   up = times(layer.gate_up, intermediate, intermediate, x);
+      const Vector x = norm(state[t], layer.mlp.norm), gate = times(layer.mlp.gate_up, 0, intermediate, x),
+                   up = times(layer.mlp.gate_up, intermediate, intermediate, x);
       Vector active(intermediate);
       for (std::size_t i = 0; i < intermediate; ++i) active[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-      add(times(layer.down, 0, hidden, active));
+      add(times(layer.mlp.down, 0, hidden, active));
     }
     out.keys.push_back(k);
     out.values.push_back(v);
@@ -180,7 +180,7 @@ inline Vector naive_feature(const specula::cpu::DecoderWeights<double>& head, co
   for (std::size_t r = 0; r < feature.size(); ++r)
     for (std::size_t k = 0; k < read.size(); ++k)
       feature[r] +=
-          head.feature_fusion.value(static_cast<std::int32_t>(r), static_cast<std::int32_t>(k)) * read[k];
+          head.feature_input->states.value(static_cast<std::int32_t>(r), static_cast<std::int32_t>(k)) * read[k];
   return feature;
 }
 

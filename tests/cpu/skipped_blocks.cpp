@@ -106,11 +106,11 @@ UNTHREADED_TEST_CASE("each skipped block is the identity, against the naive tran
     for (std::size_t l = 0; l < 5; ++l) {
       if (random.bernoulli(0.4)) {
         skipped.attention[l] = 1;
-        zeros.layers[l].output = PanelMatrix<double>(37, 36, WeightType::full);
+        zeros.layers[l].attention.output = PanelMatrix<double>(37, 36, WeightType::full);
       }
       if (random.bernoulli(0.4)) {
         skipped.mlp[l] = 1;
-        zeros.layers[l].down = PanelMatrix<double>(37, 45, WeightType::full);
+        zeros.layers[l].mlp.down = PanelMatrix<double>(37, 45, WeightType::full);
       }
     }
     // Blocks whose last matrix is zero add nothing. There is no context, since the whole model would compute
@@ -271,7 +271,7 @@ UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block,
       DecoderWeights<double> cut = *in_double;
       cut.layers.resize(static_cast<std::size_t>(layers + (attention ? 1 : 0)));
       cut.config.layers = static_cast<std::int32_t>(cut.layers.size());
-      if (attention) cut.layers.back().down = PanelMatrix<double>(37, 45, WeightType::full);
+      if (attention) cut.layers.back().mlp.down = PanelMatrix<double>(37, 45, WeightType::full);
       cut.final_norm = {};
       Decoder<double> end(std::make_shared<const DecoderWeights<double>>(cut));
       end.append(text);

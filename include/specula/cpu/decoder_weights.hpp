@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
@@ -14,35 +15,58 @@
 
 namespace specula::cpu {
 
-/// Weights of one layer. Matrices with the same input are fused, so that a pass reads the input once.
+/// Weights of an attention block. Matrices with the same input are fused, so that a pass reads the input
+/// once.
+template <class Real>
+struct AttentionWeights {
+  detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros; empty: its input is not normed
+  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
+  PanelMatrix<Real> output;  ///< (hidden, heads * head_dim)
+};
+
+/// Weights of an attention block over the keys and values of a target.
+template <class Real>
+struct CrossAttentionWeights {
+  PanelMatrix<Real> query;   ///< (target's heads * head_dim, hidden)
+  PanelMatrix<Real> output;  ///< (hidden, target's heads * head_dim)
+};
+
+/// Weights of an MLP block.
+template <class Real>
+struct MlpWeights {
+  detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros
+  PanelMatrix<Real> gate_up;         ///< (2 intermediate, hidden): gate, then up
+  PanelMatrix<Real> down;            ///< (hidden, intermediate)
+};
+
+/// A layer: its blocks in the order in which they run. Each adds its output to the residual stream.
 template <class Real>
 struct LayerWeights {
-  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
-  PanelMatrix<Real> output;   ///< (hidden, heads * head_dim)
-  PanelMatrix<Real> gate_up;  ///< (2 intermediate, hidden): gate, then up
-  PanelMatrix<Real> down;     ///< (hidden, intermediate)
-  detail::AlignedVector<Real>
-      attention_norm,  ///< (hidden), padded with zeros; a feature head's first has none
-      mlp_norm;        ///< (hidden), padded with zeros
-  // For a draft conditioned on keys and values, else empty.
-  PanelMatrix<Real> cross_query,  ///< (target's heads * head_dim, hidden)
-      cross_output;               ///< (hidden, target's heads * head_dim)
+  AttentionWeights<Real> attention;                            ///< over the tokens before
+  std::optional<CrossAttentionWeights<Real>> cross_attention;  ///< of a draft on keys and values
+  MlpWeights<Real> mlp;                                        ///< of each token alone
+};
+
+/// What a feature head makes of a token's embedding and the feature of the token before it.
+template <class Real>
+struct FeatureInputWeights {
+  PanelMatrix<Real> fusion;          ///< (hidden, 2 hidden): embedding, then feature
+  detail::AlignedVector<Real> bias;  ///< (hidden), padded with zeros
+  /// (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
+  PanelMatrix<Real> states;
 };
 
 /// Read only after construction; several models may share it. (A program that changes them all the same calls
 /// Speculator::forget() of the pipelines over these models.)
 template <class Real>
 struct DecoderWeights {
-  DecoderConfig config;                    ///< as loaded
-  PanelMatrix<Real> embedding;             ///< (vocab, hidden)
-  PanelMatrix<Real> separate_head;         ///< (vocab, hidden); empty if config.tied_head
+  DecoderConfig config;             ///< as loaded
+  PanelMatrix<Real> embedding;      ///< (vocab, hidden)
+  PanelMatrix<Real> separate_head;  ///< (vocab, hidden); empty if config.tied_head
+  /// Of a feature head; else a token's embedding is the first layer's input.
+  std::optional<FeatureInputWeights<Real>> feature_input;
   std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
   detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
-  // For a feature head, else empty: combines a token's embedding with the feature of the token before it.
-  PanelMatrix<Real> fusion;                 ///< (hidden, 2 hidden): embedding, then feature
-  detail::AlignedVector<Real> fusion_bias;  ///< (hidden), padded with zeros
-  /// (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
-  PanelMatrix<Real> feature_fusion;
   std::shared_ptr<const DecoderWeights> target = {};  ///< if set, its embedding and LM head are used
 
   /// The embedding in use.

@@ -4,107 +4,129 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/decoder_options.hpp"
-#include "specula/cpu/detail/decoder_layer.hpp"
+#include "specula/cpu/decoder_weights.hpp"
+#include "specula/cpu/detail/attention_heads.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/model_input.hpp"
 #include "specula/cpu/detail/panel.hpp"
-#include "specula/cpu/detail/rope_table.hpp"
-#include "specula/cpu/detail/rotated_queries.hpp"
-#include "specula/cpu/detail/team_product.hpp"
-#include "specula/cpu/detail/tree_attention.hpp"
 #include "specula/cpu/kv_cache.hpp"
 
 namespace specula::cpu::detail {
 
-/// A token sees the target's keys before its own position; a draft token sees all of them. Empty for a model
-/// that is not conditioned on keys and values. Nothing is allocated after the constructor.
+/// A batch's view of the target: a token sees the target's keys before its own position; a draft token sees
+/// all of them.
 template <class Real>
-class CrossAttention {
- public:
-  CrossAttention(const DecoderConfig& config, const DecoderOptions& options, std::int32_t slots)
-      : enabled_(config.conditioned_on == Conditioning::key_values) {
-    if (!enabled_) return;
-    const TargetShape& target = config.target;
-    const std::int32_t batch = pass_columns(options), width = target.heads * target.head_dim;
-    tokens_.resize(static_cast<std::size_t>(batch));
-    positions_.resize(static_cast<std::size_t>(options.capacity));
-    std::iota(positions_.begin(), positions_.end(), 0);
-    rope_ = {target, options.capacity};
-    rotated_ = {target, batch};
-    queries_ = {batch, width};
-    attention_out_ = {batch, width};
-    for (std::int32_t t = 0; t < options.threads; ++t)
-      scratch_.emplace_back(slots, round_up(target.head_dim, kPanel));
+struct TargetKeys {
+  TargetKeys(const TargetShape& shape, const DecoderOptions& options)
+      : heads(shape, shape.heads * shape.head_dim, options, round_up(options.capacity, kPanel)),
+        tokens(static_cast<std::size_t>(pass_columns(options))),
+        positions(static_cast<std::size_t>(options.capacity)) {
+    std::iota(positions.begin(), positions.end(), 0);
   }
 
-  void set_target_state(const KeyValuesView<Real>& view) { key_values_ = view; }
-  /// Throws std::logic_error if the model needs a view and none, or a stale one, was given.
-  void require_view() const {
-    if (enabled_) key_values_.cache();
-  }
-
-  /// Sets the batch: how much of the view each token sees.
-  void set_batch(std::span<const BatchToken> tokens) {
-    if (!enabled_) return;
-    const std::int32_t size = key_values_.size();
+  void set_batch(std::span<const BatchToken> batch) {
+    const std::int32_t size = view.size();
     const auto visible = [&](const BatchToken& token) { return std::min(token.position, size); };
-    base_ = size;
-    end_ = 0;
-    for (const BatchToken& token : tokens) {
-      base_ = std::min(base_, visible(token));
-      end_ = std::max(end_, visible(token));
+    base = size;
+    end = 0;
+    for (const BatchToken& token : batch) {
+      base = std::min(base, visible(token));
+      end = std::max(end, visible(token));
     }
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens_[i] = tokens[i];
-      tokens_[i].path = positions_.data() + base_;
-      tokens_[i].path_size = tokens_[i].in_order = visible(tokens[i]) - base_;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      tokens[i] = batch[i];
+      tokens[i].path = positions.data() + base;
+      tokens[i].path_size = tokens[i].in_order = visible(tokens[i]) - base;
     }
   }
+
+  KeyValuesView<Real> view;
+  AttentionHeads<Real> heads;           // the target's rotary angles
+  std::vector<BatchToken> tokens;       // the batch, as the target's keys see it
+  std::vector<std::int32_t> positions;  // 0, 1, 2, ...: their paths
+  std::int32_t base = 0, end = 0;       // keys that every token sees, and that any does
+};
+
+/// The block of one layer of the draft, which reads one layer of the target.
+template <class Real>
+class CrossAttention final : public Block<Real> {
+ public:
+  CrossAttention(const CrossAttentionWeights<Real>& weights, std::int32_t layer, std::int32_t target_layer,
+                 TargetKeys<Real>& target)
+      : Block<Real>(BlockKind::other, layer),
+        weights_(weights),
+        target_layer_(target_layer),
+        target_(target) {}
 
   /// Whether any token of the batch sees a key of the target.
-  bool active() const { return enabled_ && end_ > 0; }
+  bool active() const override { return target_.end > 0; }
 
-  /// The cross attention block of layer `l`: reads the decoder's hidden, writes its block_out.
-  void run(const Worker& worker, std::int32_t l, DecoderLayer<Real>& decoder) {
-    const DecoderConfig& config = decoder.config();
-    const LayerWeights<Real>& layer = decoder.weights->layers[static_cast<std::size_t>(l)];
-    const std::int32_t count = decoder.count();
-    decoder.product.multiply(worker.thread, layer.cross_query, decoder.hidden, queries_, 0, count);
-    const auto [first, last] = decoder.product.share(worker.thread, config.target.kv_heads);
-    for (std::int32_t head = first; head < last; ++head) attend(worker, l, head, decoder);
-    decoder.product.multiply(worker.thread, layer.cross_output, attention_out_, decoder.block_out, 0, count);
+  void run(const Worker& worker, Batch<Real>& batch) override {
+    AttentionHeads<Real>& heads = target_.heads;
+    batch.product.multiply(worker.thread, weights_.query, batch.hidden, heads.projected, 0, batch.count());
+    const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
+    for (std::int32_t head = first; head < last; ++head) attend(worker, head, batch);
+    batch.product.multiply(worker.thread, weights_.output, heads.mixed, batch.added, 0, batch.count());
   }
 
  private:
-  /// One KV head of the target: rotates the queries as the target rotates its own, attends.
-  void attend(const Worker& worker, std::int32_t l, std::int32_t head, DecoderLayer<Real>& decoder) {
-    const TargetShape& target = decoder.config().target;
-    const std::int32_t size = target.head_dim, group = target.group();
-    rotated_.apply_rope(head, queries_, decoder.tokens, rope_, decoder.elementwise);
-    const TreeAttention<Real> attention{
-        decoder.isa, decoder.elementwise, key_values_.cache(), group, size, base_, end_};
-    Real* const out = attention_out_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
-    attention.run(decoder.config().target_layer(l), head, std::span(tokens_).first(decoder.tokens.size()),
-                  rotated_.of(head), out, attention_out_.stride,
-                  scratch_[static_cast<std::size_t>(worker.thread)]);
-    for (std::int32_t i = 0; i < decoder.count(); ++i)
-      if (decoder.token(i).position == 0)  // there is no key before the first token
-        std::fill_n(out + i * attention_out_.stride, group * size, Real(0));
+  void attend(const Worker& worker, std::int32_t head, const Batch<Real>& batch) {
+    AttentionHeads<Real>& heads = target_.heads;
+    heads.attend(worker, batch, target_.view.cache(), target_layer_, head,
+                 std::span(target_.tokens).first(batch.tokens.size()), target_.base, target_.end);
+    for (std::int32_t i = 0; i < batch.count(); ++i)
+      if (batch.token(i).position == 0)  // there is no key before the first token
+        std::fill_n(heads.outputs(head) + i * heads.mixed.stride,
+                    heads.shape().group() * heads.shape().head_dim, Real(0));
   }
 
-  bool enabled_;
-  KeyValuesView<Real> key_values_;
-  std::vector<BatchToken> tokens_;       // the batch, as the target's keys see it
-  std::vector<std::int32_t> positions_;  // 0, 1, 2, ...: their paths
-  std::int32_t base_ = 0, end_ = 0;      // keys that every token sees, and that any does
-  RopeTable<Real> rope_;                 // the target's
-  RotatedQueries<Real> rotated_;
-  Activations<Real> queries_, attention_out_;    // (batch, target's heads * head_dim)
-  std::vector<AttentionScratch<Real>> scratch_;  // one per thread
+  const CrossAttentionWeights<Real>& weights_;
+  std::int32_t target_layer_;
+  TargetKeys<Real>& target_;
+};
+
+/// Input of a draft whose layers have cross attention.
+template <class Real>
+class KeyValuesInput final : public ModelInput<Real> {
+ public:
+  KeyValuesInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
+      : ModelInput<Real>(weights), target_(weights.config.target, options) {}
+
+  void set_target_state(const KeyValuesView<Real>& view) override {
+    const TargetShape& own = this->weights_.config.target;
+    const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
+      if (made_for != given)
+        this->fail("made for a target with " + std::string(what) + " " + std::to_string(made_for) +
+                   ", given one with " + std::to_string(given));
+    };
+    same("num_hidden_layers", own.layers, view.cache().layers());
+    same("num_key_value_heads", own.kv_heads, view.cache().heads());
+    same("head_dim", own.head_dim, view.cache().head_dim());
+    target_.view = view;
+  }
+  using ModelInput<Real>::set_target_state;
+
+  void require_view() const override { target_.view.cache(); }
+  /// The keys and values of the only layer are made before its cross attention.
+  bool keeps_speculation() const override { return this->weights_.layers.size() == 1; }
+
+  std::unique_ptr<Block<Real>> make_block(std::int32_t layer) override {
+    return std::make_unique<CrossAttention<Real>>(
+        this->weights_.layers[static_cast<std::size_t>(layer)].cross_attention.value(), layer,
+        this->weights_.config.target_layer(layer), target_);
+  }
+  void set_batch(std::span<const BatchToken> tokens) override { target_.set_batch(tokens); }
+
+ private:
+  TargetKeys<Real> target_;
 };
 
 }  // namespace specula::cpu::detail

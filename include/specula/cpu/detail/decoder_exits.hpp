@@ -27,7 +27,7 @@ LogitsView Decoder<Real>::extend_to_exit(Tokens tokens, Nodes parents, std::int3
   impl_->check_nodes(tokens, parents);
   if (impl_->schedule.stages.skips())
     Impl::fail("extend: there are nodes of extend_skipping(); truncate() first");
-  impl_->schedule.pass.require_view();
+  impl_->schedule.pass.input().require_view();
   change_count_.next();
   impl_->add_nodes(tokens, parents, false);
   impl_->schedule.run_from(impl_->first_row, exit);
@@ -64,7 +64,7 @@ LogitsView Decoder<Real>::extend_skipping(Tokens tokens, Nodes parents, const Sk
   if (node_count() > 0 && !(impl_->schedule.stages.skips() && skipped == impl_->skipped))
     Impl::fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
   impl_->schedule.calculate_pending();
-  impl_->schedule.pass.require_view();
+  impl_->schedule.pass.input().require_view();
   change_count_.next();
   impl_->skipped = skipped;
   impl_->add_nodes(tokens, parents, true);
@@ -74,12 +74,12 @@ LogitsView Decoder<Real>::extend_skipping(Tokens tokens, Nodes parents, const Sk
 
 template <class Real>
 std::span<const double> Decoder<Real>::attention_similarity() {
-  return impl_->mean_cosines(detail::Block::attention, impl_->similarity);
+  return impl_->mean_cosines(detail::BlockKind::attention, impl_->similarity);
 }
 
 template <class Real>
 std::span<const double> Decoder<Real>::mlp_similarity() {
-  return impl_->mean_cosines(detail::Block::mlp, impl_->mlp_similarity);
+  return impl_->mean_cosines(detail::BlockKind::mlp, impl_->mlp_similarity);
 }
 
 }  // namespace specula::cpu

@@ -39,11 +39,11 @@ struct Decoder<Real>::Impl {
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Decoder::" + what); }
 
   /// Writes to `means`, which has `layers` entries, or 0 if not measured.
-  std::span<const double> mean_cosines(detail::Block block, std::vector<double>& means) {
+  std::span<const double> mean_cosines(detail::BlockKind kind, std::vector<double>& means) {
     schedule.calculate_pending();
     if (schedule.stages.size() == 0) return {};
     for (std::size_t l = 0; l < means.size(); ++l) {
-      const Real* const of_layer = schedule.pass.cosines(block).at(static_cast<std::ptrdiff_t>(l));
+      const Real* const of_layer = schedule.pass.slots().cosines(kind).at(static_cast<std::ptrdiff_t>(l));
       means[l] = std::accumulate(of_layer, of_layer + schedule.stages.size(), 0.0) / schedule.stages.size();
     }
     return means;
@@ -186,7 +186,7 @@ template <class Real>
 void Decoder<Real>::append(Tokens tokens) {
   impl_->check_tokens(tokens);
   impl_->check_room(size(), tokens.size(), "append");
-  impl_->schedule.pass.require_view();
+  impl_->schedule.pass.input().require_view();
   change_count_.next();
   impl_->schedule.stages.clear_nodes();
   if (tokens.size() < static_cast<std::size_t>(impl_->options.large_batch_from))
@@ -223,7 +223,7 @@ void Decoder<Real>::commit(Nodes path) {
   change_count_.next();
   const std::int32_t context = size();
   for (std::size_t i = 0; i < path.size(); ++i)
-    impl_->schedule.pass.move(context + path[i], context + static_cast<std::int32_t>(i));
+    impl_->schedule.pass.slots().move(context + path[i], context + static_cast<std::int32_t>(i));
   impl_->schedule.stages.commit(path);
 }
 
@@ -238,49 +238,34 @@ void Decoder<Real>::truncate(std::int32_t n) {
 template <class Real>
 KeyValuesView<Real> Decoder<Real>::key_values() {
   impl_->schedule.calculate_pending();
-  return {impl_->schedule.pass.cache(), size(), specula::detail::ViewGuard(change_count_)};
+  return {impl_->schedule.pass.slots().cache, size(), specula::detail::ViewGuard(change_count_)};
 }
 
 template <class Real>
 FeaturesView<Real> Decoder<Real>::features() {
   impl_->schedule.calculate_pending();
-  return {impl_->schedule.pass.features().at(0),
+  auto& slots = impl_->schedule.pass.slots();
+  return {slots.features.at(0),
           size(),
           config().hidden_size,
-          impl_->schedule.pass.features().stride,
+          slots.features.stride,
           specula::detail::ViewGuard(change_count_),
-          impl_->schedule.pass.hidden_states()};
+          slots.hidden_states()};
 }
 
 template <class Real>
 void Decoder<Real>::set_target_state(const KeyValuesView<Real>& view) {
-  const TargetShape& own = config().target;
-  if (config().conditioned_on != Conditioning::key_values)
-    Impl::fail("set_target_state: this model does not look at keys and values");
-  const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
-    if (made_for != given)
-      Impl::fail("set_target_state: made for a target with " + std::string(what) + " " +
-                 std::to_string(made_for) + ", given one with " + std::to_string(given));
-  };
-  same("num_hidden_layers", own.layers, view.cache().layers());
-  same("num_key_value_heads", own.kv_heads, view.cache().heads());
-  same("head_dim", own.head_dim, view.cache().head_dim());
-  impl_->schedule.pass.set_target_state(view);
+  impl_->schedule.pass.input().set_target_state(view);
 }
 
 template <class Real>
 void Decoder<Real>::set_target_state(const FeaturesView<Real>& view) {
-  if (config().conditioned_on != Conditioning::features)
-    Impl::fail("set_target_state: this model does not look at features");
-  if (view.width() != config().hidden_size)
-    Impl::fail("set_target_state: features of width " + std::to_string(view.width()) +
-               ", the model's hidden size is " + std::to_string(config().hidden_size));
-  impl_->schedule.pass.set_target_state(view);
+  impl_->schedule.pass.input().set_target_state(view);
 }
 
 template <class Real>
 bool Decoder<Real>::keeps_speculation() const {
-  return config().conditioned_on == Conditioning::key_values && config().layers == 1;
+  return impl_->schedule.pass.input().keeps_speculation();
 }
 
 template <class Real>

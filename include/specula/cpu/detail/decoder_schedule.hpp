@@ -1,4 +1,4 @@
-// Lazy scheduling of a Llama's passes: tokens run through layers when a call needs them, in one batch.
+// Lazy scheduling of a decoder's passes: tokens run through layers when a call needs them, in one batch.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class DecoderSchedule {
   }
   /// The same for a view of them. Throws std::logic_error if the model needs a view and has none.
   void calculate_pending() {
-    if (stages.pending() > 0) pass.require_view();
+    if (stages.pending() > 0) pass.input().require_view();
     flush(Product::small_batch);
   }
 

@@ -11,7 +11,8 @@
 
 #include "specula/base/rows.hpp"
 #include "specula/cpu/decoder_options.hpp"
-#include "specula/cpu/detail/decoder_pass.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/tree_attention.hpp"
 
 namespace specula::cpu::detail {
 

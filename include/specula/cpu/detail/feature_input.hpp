@@ -8,59 +8,57 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
-#include "specula/cpu/detail/decoder_layer.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/model_input.hpp"
 #include "specula/cpu/detail/team_product.hpp"
 #include "specula/cpu/detail/tree_attention.hpp"
 #include "specula/model/features.hpp"
 
 namespace specula::cpu::detail {
 
-/// Empty for a model that is not conditioned on features. Nothing is allocated after the constructor.
+/// Fuses both, and runs a tree level by level, since a token's feature comes from its parent's pass. Nothing
+/// is allocated after the constructor.
 template <class Real>
-class FeatureInput {
+class FeatureInput final : public ModelInput<Real> {
  public:
-  FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
-      : enabled_(weights.config.conditioned_on == Conditioning::features),
+  /// `own`: by slot, the features that the model predicts.
+  FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options, Activations<Real>& own)
+      : ModelInput<Real>(weights),
+        fusion_(weights.feature_input.value()),
+        own_(own),
         layers_(weights.config.feature_layers),
         states_(layers_.size()),
-        eps_(static_cast<Real>(weights.config.rms_norm_eps)) {
-    const std::int32_t batch = pass_columns(options), states = weights.feature_fusion.cols();
-    if (enabled_) embedding_and_feature_ = {batch, 2 * weights.config.hidden_size};
-    if (states > 0) target_states_ = {batch, states};
+        eps_(static_cast<Real>(weights.config.rms_norm_eps)),
+        embedding_and_feature_(pass_columns(options), 2 * weights.config.hidden_size) {
+    if (const std::int32_t states = fusion_.states.cols()) target_states_ = {pass_columns(options), states};
   }
 
-  bool enabled() const { return enabled_; }
-
-  /// Throws std::invalid_argument if the view lacks the hidden states after a layer that the model reads.
-  void set_target_state(const FeaturesView<Real>& view) {
+  void set_target_state(const FeaturesView<Real>& view) override {
+    if (const std::int32_t size = this->weights_.config.hidden_size; view.width() != size)
+      this->fail("features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
+                 std::to_string(size));
     const auto shown = view.layers();
     for (const std::int32_t layer : layers_)
       if (std::find(shown.begin(), shown.end(), layer) == shown.end())
-        throw std::invalid_argument(
-            "Decoder::set_target_state: the target does not show the hidden state after layer " +
-            std::to_string(layer) + ": make it with this model's config().feature_layers in its options");
+        this->fail("the target does not show the hidden state after layer " + std::to_string(layer) +
+                   ": make it with this model's config().feature_layers in its options");
     for (std::size_t k = 0; k < layers_.size(); ++k)
       states_[k] =
           static_cast<std::size_t>(std::find(shown.begin(), shown.end(), layers_[k]) - shown.begin());
     features_ = view;
   }
-  /// Throws std::logic_error if the model needs a view and none, or a stale one, was given.
-  void require_view() const {
-    if (enabled_) features_.size();
-  }
+  using ModelInput<Real>::set_target_state;
 
-  /// The end of the tokens from `first` on that may run in one pass: the feature of the token after them
-  /// comes from that pass.
-  std::int32_t level_end(std::span<const BatchToken> tokens, std::int32_t first) const {
+  void require_view() const override { features_.size(); }
+
+  /// The feature of the token after the batch comes from this batch.
+  std::int32_t batch_end(std::span<const BatchToken> tokens, std::int32_t first) const override {
     const auto all = static_cast<std::int32_t>(tokens.size());
-    if (!enabled_) return all;
     const std::int32_t slot = tokens[static_cast<std::size_t>(first)].slot;
     std::int32_t last = first + 1;
     for (; last < all; ++last) {
@@ -70,22 +68,12 @@ class FeatureInput {
     return last;
   }
 
-  /// Destination of the embeddings: the first half of (batch, 2 hidden).
-  Activations<Real>& embedding() { return embedding_and_feature_; }
-
-  /// Fuses embeddings and features, and writes the decoder's hidden; requires the embeddings. `own`: by slot,
-  /// the features that this model predicted.
-  void run(const Worker& worker, Activations<Real>& own, DecoderLayer<Real>& decoder) {
-    const std::int32_t size = decoder.config().hidden_size;
-    const DecoderWeights<Real>& weights = *decoder.weights;
-    Activations<Real>& hidden = decoder.hidden;
-    take_features(worker, own, decoder);
-    decoder.product.multiply(worker.thread, weights.fusion, embedding_and_feature_, hidden, 0,
-                             decoder.count());
-    for (std::int32_t i = worker.first; i < worker.last; ++i)
-      for (std::ptrdiff_t k = 0; k < hidden.stride; ++k)
-        hidden.at(i)[k] =
-            k < size ? hidden.at(i)[k] + weights.fusion_bias[static_cast<std::size_t>(k)] : Real(0);
+  void run(const Worker& worker, Batch<Real>& batch) override {
+    this->embed(worker, batch, embedding_and_feature_);
+    take_features(worker, batch);
+    batch.product.multiply(worker.thread, fusion_.fusion, embedding_and_feature_, batch.hidden, 0,
+                           batch.count());
+    batch.add_bias(worker, fusion_.bias, batch.hidden_size(), batch.hidden);
   }
 
  private:
@@ -111,31 +99,31 @@ class FeatureInput {
   }
 
   /// Writes the feature of the token before after the embedding.
-  void take_features(const Worker& worker, Activations<Real>& own, DecoderLayer<Real>& decoder) {
-    const std::int32_t size = decoder.config().hidden_size;
+  void take_features(const Worker& worker, Batch<Real>& batch) {
+    const std::int32_t size = batch.hidden_size();
     const auto takes = [&](std::int32_t i) {
-      return decoder.token(i).position > 0 && has_target_feature(decoder.token(i));
+      return batch.token(i).position > 0 && has_target_feature(batch.token(i));
     };
     const bool mixes = target_states_.stride > 0;
     for (std::int32_t i = worker.first; i < worker.last; ++i) {
-      const BatchToken& token = decoder.token(i);
+      const BatchToken& token = batch.token(i);
       if (takes(i) && mixes)
         copy_states(token.position - 1, target_states_.at(i));
       else if (token.position > 0)
-        std::copy_n(takes(i) ? features_.row(token.position - 1).data() : own.at(parent_slot(token)), size,
+        std::copy_n(takes(i) ? features_.row(token.position - 1).data() : own_.at(parent_slot(token)), size,
                     embedding_and_feature_.at(i) + size);
     }
     if (!mixes) return;
-    std::int32_t end = decoder.count();  // all threads agree
+    std::int32_t end = batch.count();  // all threads agree
     while (end > 0 && !takes(end - 1)) --end;
     if (end == 0) return;
-    decoder.product.multiply(worker.thread, decoder.weights->feature_fusion, target_states_, decoder.normed,
-                             0, end);
+    batch.product.multiply(worker.thread, fusion_.states, target_states_, batch.normed, 0, end);
     for (std::int32_t i = worker.first; i < worker.last; ++i)
-      if (takes(i)) std::copy_n(decoder.normed.at(i), size, embedding_and_feature_.at(i) + size);
+      if (takes(i)) std::copy_n(batch.normed.at(i), size, embedding_and_feature_.at(i) + size);
   }
 
-  bool enabled_;
+  const FeatureInputWeights<Real>& fusion_;
+  Activations<Real>& own_;
   FeaturesView<Real> features_;
   std::vector<std::int32_t> layers_;  // layers of the target whose hidden states are read
   std::vector<std::size_t> states_;   // their indices in the view

@@ -61,17 +61,15 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     return result;
   };
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
-                     hidden = config.hidden_size;
-  const bool is_head = config.conditioned_on == Conditioning::features,
-             is_glide = config.conditioned_on == Conditioning::key_values;
-  const std::int32_t cross = config.target.heads * config.target.head_dim;
+                     cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
   DecoderWeights<Real> out;
   out.config = config;
-  if (is_head) {
-    out.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
-    out.fusion_bias = vector("model.fc.bias");
+  if (config.conditioned_on == Conditioning::features) {
+    FeatureInputWeights<Real>& input = out.feature_input.emplace();
+    input.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
+    input.bias = vector("model.fc.bias");
     if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
-      out.feature_fusion = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
+      input.states = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
   } else {
     out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
     if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
@@ -81,20 +79,21 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
                       mlp = at + "mlp.";
     LayerWeights<Real>& layer = out.layers.emplace_back();
-    layer.qkv = matrix({{attention + "q_proj.weight", queries},
-                        {attention + "k_proj.weight", keys},
-                        {attention + "v_proj.weight", keys}},
-                       hidden);
-    layer.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
-    layer.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
-                            {mlp + "up_proj.weight", config.intermediate_size}},
-                           hidden);
-    layer.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
-    if (!is_head) layer.attention_norm = vector(at + "input_layernorm.weight");
-    layer.mlp_norm = vector(at + "post_attention_layernorm.weight");
-    if (is_glide) {
-      layer.cross_query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
-      layer.cross_output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
+    layer.attention.qkv = matrix({{attention + "q_proj.weight", queries},
+                                  {attention + "k_proj.weight", keys},
+                                  {attention + "v_proj.weight", keys}},
+                                 hidden);
+    layer.attention.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
+    layer.mlp.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
+                                {mlp + "up_proj.weight", config.intermediate_size}},
+                               hidden);
+    layer.mlp.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
+    if (!out.feature_input) layer.attention.norm = vector(at + "input_layernorm.weight");
+    layer.mlp.norm = vector(at + "post_attention_layernorm.weight");
+    if (config.conditioned_on == Conditioning::key_values) {
+      CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
+      block.query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
+      block.output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
     }
   }
   return out;
@@ -120,7 +119,7 @@ void check_target(const DecoderConfig& config, const std::shared_ptr<const Decod
 template <class Real>
 DecoderWeights<Real> share_target_weights(DecoderWeights<Real> head,
                                           std::shared_ptr<const DecoderWeights<Real>> target) {
-  if (head.config.conditioned_on == Conditioning::features) head.target = std::move(target);
+  if (head.feature_input) head.target = std::move(target);
   return head;
 }
 
@@ -188,16 +187,16 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& directory
   const DecoderConfig config = read_decoder_config(read_json_file(config_path), config_path.string());
   detail::check_target(config, target, config_path.string());
   TensorFiles files(directory);
-  for (const auto& [name, file] : files.names())
-    if (name.ends_with(".bias") &&
-        !(name == "model.fc.bias" && config.conditioned_on == Conditioning::features))
-      throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
   auto weights = detail::build_decoder_weights<Real>(config, source);
-  for (const auto& [name, file] : files.names())  // left over: another architecture, or more layers
-    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
-      throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
-                               std::to_string(config.layers) + " layers of this architecture");
+  for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
+    const std::string tensor = directory.string() + ": tensor '" + name + "'";
+    if (source.read.contains(name)) continue;
+    if (name.ends_with(".bias")) throw std::runtime_error(tensor + ": biases are not supported");
+    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq"))
+      throw std::runtime_error(tensor + " is no part of a model of " + std::to_string(config.layers) +
+                               " layers of this architecture");
+  }
   return detail::share_target_weights(std::move(weights), std::move(target));
 }
 

@@ -1,0 +1,72 @@
+// The attention block of a decoder layer: RMS norm, QKV, RoPE, attention, output. Equations: transformers,
+// modeling_llama.py (LlamaAttention, rotate_half, repeat_kv).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "specula/cpu/decoder_config.hpp"
+#include "specula/cpu/decoder_options.hpp"
+#include "specula/cpu/decoder_weights.hpp"
+#include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/detail/attention_heads.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/panel.hpp"
+#include "specula/cpu/kv_cache.hpp"
+
+namespace specula::cpu::detail {
+
+/// What the attention blocks of all layers share.
+template <class Real>
+struct AttentionMemory {
+  AttentionMemory(const DecoderConfig& config, const DecoderOptions& options, KvCache<Real>& slots)
+      : heads(config, (config.heads + 2 * config.kv_heads) * config.head_dim, options, slots.slots()),
+        keys(static_cast<std::size_t>(options.threads),
+             AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))),
+        cache(slots) {}
+
+  AttentionHeads<Real> heads;
+  std::vector<AlignedVector<Real>> keys;  // one per thread: (head_dim + 16)
+  KvCache<Real>& cache;
+};
+
+/// Stores the tokens' keys and values, which they and their descendants attend to.
+template <class Real>
+class Attention final : public Block<Real> {
+ public:
+  Attention(const AttentionWeights<Real>& weights, std::int32_t layer, AttentionMemory<Real>& memory)
+      : Block<Real>(BlockKind::attention, layer), weights_(weights), memory_(memory) {}
+
+  void run(const Worker& worker, Batch<Real>& batch) override {
+    AttentionHeads<Real>& heads = memory_.heads;
+    batch.norm(worker, weights_.norm);
+    batch.product.multiply(worker.thread, weights_.qkv, batch.normed, heads.projected, 0, batch.count());
+    const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
+    for (std::int32_t head = first; head < last; ++head) {
+      store(worker, batch, head);
+      heads.attend(worker, batch, memory_.cache, this->layer(), head, batch.tokens, batch.base, batch.end);
+    }
+    batch.product.multiply(worker.thread, weights_.output, heads.mixed, batch.added, 0, batch.count());
+  }
+
+ private:
+  /// The keys and values of one KV head.
+  void store(const Worker& worker, const Batch<Real>& batch, std::int32_t kv_head) {
+    AttentionHeads<Real>& heads = memory_.heads;
+    const AttentionShape& shape = heads.shape();
+    const std::int32_t size = shape.head_dim;
+    Real* const key = memory_.keys[static_cast<std::size_t>(worker.thread)].data();
+    for (std::int32_t i = 0; i < batch.count(); ++i) {
+      Real* const from = heads.projected.at(i);
+      heads.transform(batch, from + (shape.heads + kv_head) * size, batch.token(i).position, Real(1), key);
+      memory_.cache.store(this->layer(), kv_head, batch.token(i).slot, key,
+                          from + (shape.heads + shape.kv_heads + kv_head) * size);
+    }
+  }
+
+  const AttentionWeights<Real>& weights_;
+  AttentionMemory<Real>& memory_;
+};
+
+}  // namespace specula::cpu::detail

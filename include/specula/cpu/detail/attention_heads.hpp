@@ -1,0 +1,83 @@
+// The heads of attention blocks: queries are turned by rotary position embedding (RoPE) and attend to a KV
+// cache.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "specula/cpu/decoder_config.hpp"
+#include "specula/cpu/decoder_options.hpp"
+#include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/panel.hpp"
+#include "specula/cpu/detail/rope_table.hpp"
+#include "specula/cpu/detail/team_product.hpp"
+#include "specula/cpu/detail/tree_attention.hpp"
+#include "specula/cpu/kv_cache.hpp"
+
+namespace specula::cpu::detail {
+
+/// Memory and steps that the attention blocks of one shape share. Nothing is allocated after the constructor.
+template <class Real>
+class AttentionHeads {
+ public:
+  /// `rows`: of the matrix that makes the queries; `slots`: of the cache.
+  AttentionHeads(const AttentionShape& shape, std::int32_t rows, const DecoderOptions& options,
+                 std::int32_t slots)
+      : projected(pass_columns(options), rows),
+        mixed(pass_columns(options), shape.heads * shape.head_dim),
+        shape_(shape),
+        rope_(shape, options.capacity),
+        stride_(static_cast<std::ptrdiff_t>(pass_columns(options)) * shape.group() * shape.head_dim + kPanel),
+        queries_(static_cast<std::size_t>(stride_ * shape.kv_heads)) {
+    for (std::int32_t t = 0; t < options.threads; ++t)
+      scratch_.emplace_back(slots, round_up(shape.head_dim, kPanel));
+  }
+
+  const AttentionShape& shape() const { return shape_; }
+
+  /// A head's query or key as attention takes it: turned by the angles of its position, times `scale`.
+  /// Writes, and reads, up to 15 values after the end.
+  void transform(const Batch<Real>& batch, const Real* head, std::int32_t position, Real scale,
+                 Real* to) const {
+    batch.elementwise.rotate(head, rope_.cosine(position), rope_.sine(position), shape_.head_dim / 2, scale,
+                             to);
+  }
+
+  /// The queries of one KV head attend to `cache`: from `projected` to `mixed`. `tokens`: the batch's, with
+  /// the slots that they see in this cache, of which each sees `base`, and `end` are in use.
+  void attend(const Worker& worker, const Batch<Real>& batch, const KvCache<Real>& cache, std::int32_t layer,
+              std::int32_t kv_head, std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end) {
+    const std::int32_t group = shape_.group(), size = shape_.head_dim;
+    const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
+    Real* const queries = queries_.data() + kv_head * stride_;
+    for (std::int32_t i = 0; i < batch.count(); ++i)
+      for (std::int32_t g = 0; g < group; ++g)
+        transform(batch, projected.at(i) + (kv_head * group + g) * size, batch.token(i).position, scale,
+                  queries + (i * group + g) * static_cast<std::ptrdiff_t>(size));
+    TreeAttention<Real>{batch.isa, batch.elementwise, cache, group, size, base, end}.run(
+        layer, kv_head, tokens, queries, outputs(kv_head), mixed.stride,
+        scratch_[static_cast<std::size_t>(worker.thread)]);
+  }
+
+  /// The outputs of one KV head's queries: (group * head_dim) per token, mixed.stride apart.
+  Real* outputs(std::int32_t kv_head) {
+    return mixed.at(0) + static_cast<std::ptrdiff_t>(kv_head) * shape_.group() * shape_.head_dim;
+  }
+
+  Activations<Real> projected;  // (batch, rows): the queries by head, then what else the matrix makes
+  Activations<Real> mixed;      // (batch, heads * head_dim): the outputs by head
+
+ private:
+  AttentionShape shape_;
+  RopeTable<Real> rope_;
+  std::ptrdiff_t stride_;
+  AlignedVector<Real> queries_;  // (kv_heads, tokens * group, head_dim), 16 more after each KV head
+  std::vector<AttentionScratch<Real>> scratch_;  // one per thread
+};
+
+}  // namespace specula::cpu::detail

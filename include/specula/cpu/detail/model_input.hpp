@@ -1,0 +1,70 @@
+// What a decoder is given: tokens, and, if it is a draft, the state of its target.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "specula/cpu/decoder_weights.hpp"
+#include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/team_product.hpp"
+#include "specula/cpu/detail/tree_attention.hpp"
+#include "specula/cpu/kv_cache.hpp"
+#include "specula/model/features.hpp"
+
+namespace specula::cpu::detail {
+
+/// Input of a model that is conditioned on nothing: its tokens. Those of drafts derive from it, and have a
+/// header each. Nothing is allocated after the constructor.
+template <class Real>
+class ModelInput {
+ public:
+  explicit ModelInput(const DecoderWeights<Real>& weights) : weights_(weights) {}
+  ModelInput(const ModelInput&) = delete;
+  ModelInput& operator=(const ModelInput&) = delete;
+  virtual ~ModelInput() = default;
+
+  /// The target's state for all later passes. Throws std::invalid_argument if the model does not read it, or
+  /// is made for that of another target.
+  virtual void set_target_state(const KeyValuesView<Real>&) {
+    fail("this model does not look at keys and values");
+  }
+  virtual void set_target_state(const FeaturesView<Real>&) { fail("this model does not look at features"); }
+  /// Throws std::logic_error if the model needs a view and none, or a stale one, was given.
+  virtual void require_view() const {}
+  /// Whether nodes that were computed under one view are what they would be under the next.
+  virtual bool keeps_speculation() const { return false; }
+
+  /// A block between attention and MLP of a layer, or null.
+  virtual std::unique_ptr<Block<Real>> make_block(std::int32_t) { return nullptr; }
+
+  /// The end of the tokens from `first` on that may run in one batch.
+  virtual std::int32_t batch_end(std::span<const BatchToken> tokens, std::int32_t) const {
+    return static_cast<std::int32_t>(tokens.size());
+  }
+  /// Is called before a batch runs, on one thread.
+  virtual void set_batch(std::span<const BatchToken>) {}
+  /// Writes batch.hidden, the input of the first layer.
+  virtual void run(const Worker& worker, Batch<Real>& batch) { embed(worker, batch, batch.hidden); }
+
+ protected:
+  [[noreturn]] static void fail(const std::string& what) {
+    throw std::invalid_argument("Decoder::set_target_state: " + what);
+  }
+
+  /// Writes the tokens' embeddings, padded with zeros: NaN or infinity left there by an earlier pass would
+  /// reach every sum.
+  void embed(const Worker& worker, const Batch<Real>& batch, Activations<Real>& to) const {
+    for (std::int32_t i = worker.first; i < worker.last; ++i) {
+      std::fill(to.at(i) + batch.hidden_size(), to.at(i) + to.stride, Real(0));
+      weights_.tokens().get_row(batch.token(i).token, to.at(i));
+    }
+  }
+
+  const DecoderWeights<Real>& weights_;
+};
+
+}  // namespace specula::cpu::detail
