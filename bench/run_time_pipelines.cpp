@@ -141,13 +141,13 @@ int main(int argc, char** argv) try {
   const auto verifier = [&](float temperature) {
     return TreeVerifier{*target, Sampling{}, {.temperature = temperature}};
   };
-  add(contestants, "chain:small:4", models, 0.0f, [&] {
+  add(contestants, "chain:4@small", models, 0.0f, [&] {
     return Speculator{verifier(0.0f), ModelDrafter{*small}, Chain<>{.length = 4}};
   });
-  add(contestants, "sampled-chain:small:3", models, 0.8f, [&] {
+  add(contestants, "chain:3:draw=sampled@small", models, 0.8f, [&] {
     return Speculator{verifier(0.8f), ModelDrafter{*small}, Chain<Draw::sampled>{.length = 3}};
   });
-  add(contestants, "hass:4:4:6", models, 0.0f, [&] {
+  add(contestants, "dynamic-tree:4:4:6@hass", models, 0.0f, [&] {
     return Speculator{verifier(0.0f), FeatureHead{*hass, *target},
                       DynamicTree{.top_k = 4, .expansions = 4, .total = 6}};
   });

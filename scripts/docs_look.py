@@ -6,6 +6,7 @@ TREE/build/site-look. Fails on content that is wider than its page, on code on t
 pictures that do not load.
 """
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -31,9 +32,9 @@ folder, programs = tree / "build/site-look", tree / "build/release/examples"
 folder.mkdir(parents=True, exist_ok=True)
 (site / "programs").mkdir(exist_ok=True)
 if (programs / "compare/specula-compare").exists() and (programs / "generate/specula-generate").exists():
-    for command in (f"compare/specula-compare --prompts {tree}/examples/prompts/default.jsonl --limit 4 --max-new-tokens 32 --pipelines chain,cape,max-gram "
+    for command in (f"compare/specula-compare --prompts {tree}/examples/prompts/default.jsonl --limit 4 --max-new-tokens 32 --pipelines 'chain cape chain:10@max-gram' "
                     f"--html {site}/programs/compare.html", f"generate/specula-generate --pipeline cape --prompt def --trace {site}/programs"):
-        subprocess.run([programs / command.split()[0], *command.split()[1:]], cwd=tree, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([programs / shlex.split(command)[0], *shlex.split(command)[1:]], cwd=tree, stdout=subprocess.DEVNULL, check=True)
 else:
     print(f"SKIP: no programs in {programs}: the pages that they write are not looked at")
 bad = 0

@@ -43,56 +43,55 @@ MS = "MS:base=0.01947,small=0.00531,max-gram=0"
 PW = "PW:base=0.04,small=0.02,max-gram=0"
 # Max-Gram costs nothing there, so by these costs no copy is too long: it is not searched, but the longest that the paper tries.
 CASCADES = {
-    "best chain of small": "chain:small:{4,6,8,10,12,15,20,30}",
-    "best chain of base": "chain:base:{4,6,8,10,12,15,20,30}",
-    "Max-Gram alone": "max-gram:30",
-    "best cascade of base and small": "cascade:base:small:limits={2,4,6,8,12}-{0,4,8,12,16}-{0,1,2,4}",
-    "best cascade of base and Max-Gram": "cascade:base:max-gram:limits={1,2,4,8}-30-{0,1,2,4,10}",
+    "best chain of small": "chain:{4,6,8,10,12,15,20,30}@small",
+    "best chain of base": "chain:{4,6,8,10,12,15,20,30}@base",
+    "Max-Gram alone": "chain:30@max-gram",
+    "best cascade of base and small": "cascade:limits={2,4,6,8,12}-{0,4,8,12,16}-{0,1,2,4}@base,small",
+    "best cascade of base and Max-Gram": "cascade:limits={1,2,4,8}-30-{0,1,2,4,10}@base,max-gram",
     # Those of base and Max-Gram are among these, without small: limits=A-0-30-0-B-4.
-    "best cascade of all three": "cascade:base:small:max-gram:limits={1,2,4,8}-0-30-{0,1,2}-{0,1,2,4,10}-4",
+    "best cascade of all three": "cascade:limits={1,2,4,8}-0-30-{0,1,2}-{0,1,2,4,10}-4@base,small,max-gram",
 }
 # A review is worth saving where the reviewer is dear: medium costs a tenth of the target and more.
-LENIENCE = {f"lenience {n}": f"cascade:medium:small:limits=8-2-4:lenience={n}" for n in (1, 3, 10)}
+LENIENCE = {f"lenience {n}": f"cascade:limits=8-2-4:lenience={n}@medium,small" for n in (1, 3, 10)}
 
 
 def heads(chain):
     """Trees of 60, 24 and 12 nodes (the root among them) and chains, of both heads."""
     rows = {}
-    for head, tree in (("HASS", "hass"), ("EAGLE", "eagle2")):
-        model = "hass" if head == "HASS" else "eagle"
-        rows[f"{head}, 60 nodes, depth 6"] = f"{tree}:10:5:59"
-        rows[f"{head}, 24 nodes, depth 6"] = f"{tree}:6:5:23"
-        rows[f"{head}, 12 nodes, depth 5"] = f"{tree}:4:4:11"
-        rows[f"{head}, EAGLE's static tree"] = f"static-tree:{model}"
-        rows[f"{head}, chain of 5"] = f"{chain}:{model}:5"
+    for head, model in (("HASS", "hass"), ("EAGLE", "eagle")):
+        rows[f"{head}, 60 nodes, depth 6"] = f"dynamic-tree:10:5:59@{model}"
+        rows[f"{head}, 24 nodes, depth 6"] = f"dynamic-tree:6:5:23@{model}"
+        rows[f"{head}, 12 nodes, depth 5"] = f"dynamic-tree:4:4:11@{model}"
+        rows[f"{head}, EAGLE's static tree"] = f"static-tree@{model}"
+        rows[f"{head}, chain of 5"] = f"{chain}@{model}"
     return rows
 
 
 def asd_rows():
     return {
-        "thresholding alone": "asd:every=0:last=0",
-        "thresholding and rule 2": "asd:every=0",
-        "rules 1 and 2": "asd:alike=2",
-        "all rules (the paper's)": "asd",
-        "every 2nd, rules 1 and 2": "asd:alike=2:every=2",
-        "given blocks": "asd:attention=3-5-7-9-11-13:mlp=3-5-7-9-11-13",
+        "thresholding alone": "adaptive-chain:end=paper:every=0:last=0@layer-skip",
+        "thresholding and rule 2": "adaptive-chain:end=paper:every=0@layer-skip",
+        "rules 1 and 2": "adaptive-chain:end=paper:alike=2@layer-skip",
+        "all rules (the paper's)": "adaptive-chain:end=paper@layer-skip",
+        "every 2nd, rules 1 and 2": "adaptive-chain:end=paper:alike=2:every=2@layer-skip",
+        "given blocks": "adaptive-chain:end=paper:attention=3-5-7-9-11-13:mlp=3-5-7-9-11-13@layer-skip",
     }
 
 
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.
 MAIN = {
-    "HASS, chain": "chain:hass:{2..8}",
-    "HASS, tree": "hass:{2,3,4,6}:{2,3,4,5}:{4,6,8,12}",
-    "HASS, cost-aware": "cost-aware:chain:hass",
-    "EAGLE, chain": "chain:eagle:{2..8}",
-    "GLIDE, chain": "chain:glide:{2..8}",
-    "GLIDE with CAPE": "glide+cape:{3,4,5,6}:counts={4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0,0-0-0-0}",
-    "draft model, chain": "chain:small:{2..10}",
-    "draft model, cost-aware": "cost-aware:chain:small",
-    "cascade": "cascade:base:small:limits={0,1,2,3,4}-{2,4,6,8,10}-{1,2,3,4}",
-    "S2D": "s2d:{4,6,8,10,12}:thresholds={0.7,0.9,2}-{0.5,0.7,0.9,2}",
-    "ASD": "asd:{1,2,3,4}:alike=2:every=2",
-    "Max-Gram": "max-gram:{2,3,4,6,8,10}",
+    "HASS, chain": "chain:{2..8}@hass",
+    "HASS, tree": "dynamic-tree:{2,3,4,6}:{2,3,4,5}:{4,6,8,12}@hass",
+    "HASS, cost-aware": "cost-aware:chain@hass",
+    "EAGLE, chain": "chain:{2..8}@eagle",
+    "GLIDE, chain": "chain:{2..8}@glide",
+    "GLIDE with CAPE": "cape:{3,4,5,6}:counts={4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0,0-0-0-0}@glide",
+    "draft model, chain": "chain:{2..10}@small",
+    "draft model, cost-aware": "cost-aware:chain@small",
+    "cascade": "cascade:limits={0,1,2,3,4}-{2,4,6,8,10}-{1,2,3,4}@base,small",
+    "S2D": "chain:{4,6,8,10,12}:exits={0.7,0.9,2}-{0.5,0.7,0.9,2}@s2d",
+    "ASD": "adaptive-chain:{1,2,3,4}:end=paper:alike=2:every=2@layer-skip",
+    "Max-Gram": "chain:{2,3,4,6,8,10}@max-gram",
 }
 
 SECTIONS = {
@@ -104,21 +103,21 @@ SECTIONS = {
             categories="translation,summarization,qa,math_reasoning,rag"),  # what is not MT-bench's
     ],
     "glide": [
-        Run("glide", 3, {"vanilla draft": "chain:small:5", "GLIDE": "chain:glide:5"}, against=("vanilla draft",),
-            variants={"*": "chain:*:5"}),
-        Run("glide_t1", 3, {"vanilla draft": "sampled-chain:small:5", "GLIDE": "sampled-chain:glide:5"}, temperature=1,
-            against=("vanilla draft",), variants={"*": "sampled-chain:*:5"}),
+        Run("glide", 3, {"vanilla draft": "chain:5@small", "GLIDE": "chain:5@glide"}, against=("vanilla draft",),
+            variants={"*": "chain:5@*"}),
+        Run("glide_t1", 3, {"vanilla draft": "chain:5:draw=sampled@small", "GLIDE": "chain:5:draw=sampled@glide"}, temperature=1,
+            against=("vanilla draft",), variants={"*": "chain:5:draw=sampled@*"}),
     ],
     "cape": [
         Run("cape", 10, {
-            "chain of 4": "glide:4",
-            "best chain": "glide:{2..8}",
-            "CAPE, 7 5 3 1": "glide+cape:4",
-            "CAPE, counts for this machine": f"glide+cape:{{2,3,4,5,6}}:counts={CAPE_COUNTS}",
-            "fixed K = 4": "glide+cape:4:fixed=4",
-            "best fixed K": "glide+cape:{2,3,4,5}:fixed={0,1,2,3}",
-            "beam 4": "glide+beam4:4:4",
-            "beam 8": "glide+beam4:8:4",
+            "chain of 4": "chain:4@glide",
+            "best chain": "chain:{2..8}@glide",
+            "CAPE, 7 5 3 1": "cape:4@glide",
+            "CAPE, counts for this machine": f"cape:{{2,3,4,5,6}}:counts={CAPE_COUNTS}@glide",
+            "fixed K = 4": "cape:4:fixed=4@glide",
+            "best fixed K": "cape:{2,3,4,5}:fixed={0,1,2,3}@glide",
+            "beam 4": "beam:4:4@glide",
+            "beam 8": "beam:8:4@glide",
         }, optional=("CAPE, counts for this machine",), against=("chain of 4", "best chain")),
     ],
     "cascades": [
@@ -126,23 +125,23 @@ SECTIONS = {
             against=("best chain of base", "best cascade of base and Max-Gram")),
         Run("cascades_pw", 10, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=8,
             against=("best chain of base", "best cascade of base and Max-Gram")),
-        Run("cascades_lenience", 1, {"chain of medium": "chain:medium:4", "chain of small": "chain:small:10", **LENIENCE}, repeat=1, limit=8,
+        Run("cascades_lenience", 1, {"chain of medium": "chain:4@medium", "chain of small": "chain:10@small", **LENIENCE}, repeat=1, limit=8,
             against=("chain of medium", "lenience 1")),
     ],
     "s2d": [Run(f"s2d_{target}", 8, {
-        "exit 1": "s2d:{1..5}:thresholds=0",
-        "exit 2": "s2d:{1..5}:thresholds=2-0",
-        "all layers": "s2d:{1..5}:thresholds=2-2",
-        "S2D, 0.5 0.5 0 (the paper's)": "s2d:3:thresholds=0.5-0.5",
-        "S2D, thresholds for this target": f"s2d:{{1..4}}:thresholds={THRESHOLDS}",
+        "exit 1": "chain:{1..5}:exits=0@s2d",
+        "exit 2": "chain:{1..5}:exits=2-0@s2d",
+        "all layers": "chain:{1..5}:exits=2-2@s2d",
+        "S2D, 0.5 0.5 0 (the paper's)": "chain:3:exits=0.5-0.5@s2d",
+        "S2D, thresholds for this target": f"chain:{{1..4}}:exits={THRESHOLDS}@s2d",
     }, target=target, against=("exit 1", "all layers"),
-        variants={"*, exits": "s2d:*:3:thresholds=0.5-0.5", "*, all layers": "chain:*:3"} if target == "target" else {}) for target in ("target", "medium")],
+        variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"} if target == "target" else {}) for target in ("target", "medium")],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
-    "hass": [Run(f"hass_t{t}", 9, heads("chain" if t == 0 else "sampled-chain"), temperature=t, limit=20,
+    "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
                  optional=("HASS, EAGLE's static tree", "EAGLE, EAGLE's static tree"),
-                 against=tuple(x for x in heads("chain") if x.startswith("EAGLE,")),
-                 variants={"*, 60 nodes": "hass:*:10:5:59", "*, 12 nodes": "hass:*:4:4:11"} if t == 0 else {})
+                 against=tuple(x for x in heads("chain:5") if x.startswith("EAGLE,")),
+                 variants={"*, 60 nodes": "dynamic-tree:10:5:59@*", "*, 12 nodes": "dynamic-tree:4:4:11@*"} if t == 0 else {})
              for t in (0, 1)],
 }
 VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("s2d-",)}  # of which models of build/variants a section has rows

@@ -270,7 +270,7 @@ def s2d_thresholds(target, medium):
 @figure("hass_ablation", "hass_ablation_12")
 def hass_ablation(wide, narrow):
     def name(pipeline):
-        head = re.sub(r":.*", "", pipeline.removeprefix("hass:")).removeprefix("small-")
+        head = pipeline.partition("@")[2].removeprefix("small-")
         more = ", 800 steps" if head.endswith("-800") else ""
         head = head.removesuffix("-800")
         if head in ("start", "eagle"):
@@ -334,7 +334,7 @@ def asd(*all_runs):
 @figure("cascades_swi")
 def cascades_swi(data):
     of = data["forecasts"]
-    labels = [re.sub(r":limits=", ":\nlimits=", x["name"]) for x in of]
+    labels = [x["name"].replace("@", "\n@") for x in of]
     panels = [Panel([Series(name, [(x[name][key], None, None) for x in of], colour, marker) for name, colour, marker in (("predicted", VIOLET, "s"), ("measured", BLUE, "o"))],
                     title, labels, reference=reference, ticks=ticks(*shown, form=form))
               for key, title, reference, shown, form in (("swi", "SWI", None, (2, 2.5, 3, 3.5), "{:g}"), ("speedup", "speedup, wall clock", 1, (0.25, 0.5, 0.75, 1), "{:g}x"))]

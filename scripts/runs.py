@@ -21,12 +21,12 @@ def run_of(data):
 
 
 def axes(search):
-    """Each brace of a search: the values, and whether it is a size (`chain:small:{2..8}`) and not an option (`fixed={1,2}`)."""
+    """Each brace of a search: the values, and whether it is a size (`chain:{2..8}@small`) and not an option (`fixed={1,2}`)."""
     found = []
     for brace in re.finditer(r"\{([^{}]*)\}", search):
         span = re.fullmatch(r"(\d+)\.\.(\d+)", brace[1])
         values = [str(n) for n in range(int(span[1]), int(span[2]) + 1)] if span else brace[1].split(",")
-        found.append((values, search[:brace.start()].endswith(":"), "thresholds=" in search[:brace.start()]))
+        found.append((values, search[:brace.start()].endswith(":"), "exits=" in search[:brace.start()]))
     return found
 
 

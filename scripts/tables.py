@@ -106,11 +106,11 @@ GLIDE_MEDIUM = {f"{kind}{width}": (sees, "target's") for width in ("64", "128", 
 GLIDE_MEDIUM |= {"vanilla128-people": ("no", "people's"), "glide": ("yes", "people's")}
 
 
-@named(TABLES, ("glide on medium: greedy", "glide_greedy", "chain"), ("glide on medium: temperature 1", "glide_temperature_1", "sampled-chain"))
+@named(TABLES, ("glide on medium: greedy", "glide_greedy", "chain:5"), ("glide on medium: temperature 1", "glide_temperature_1", "chain:5:draw=sampled"))
 def glide_medium(page, file, chain):
     out = []
     for draft, (sees, text) in GLIDE_MEDIUM.items():
-        row = Row(file, f"{chain}:{draft}:5")
+        row = Row(file, f"{chain}@{draft}")
         out.append([f"`{draft}`", sees, text] + [row[what] for what in ("acceptance, 3 digits", "by depth", "MAT", "c, 3 digits", "E(speedup)")])
     return table(["draft", "sees the target", "text", "acceptance", "by depth", "MAT", "c", "E(speedup)"], out)
 
@@ -139,19 +139,19 @@ OURS = {  # file, row, its models in words, its figures
                      ("paper_hass_t0", "EAGLE, 60 nodes, depth 6", "`eagle`, dynamic tree of 60 nodes, `target`", ("tau", "speedup")),
                      ("paper_main", "HASS, tree", "`hass`, dynamic tree of six draft tokens, `target`", ("tau", "speedup"))],
     "max-gram": [("paper_main", "Max-Gram", "Max-Gram, `target`", ("tau", "speedup"))],
-    "cost-aware": [("paper_main", "draft model, cost-aware", "`cost-aware:chain:small`", ("MAT", "speedup")),
+    "cost-aware": [("paper_main", "draft model, cost-aware", "`cost-aware:chain@small`", ("MAT", "speedup")),
                    ("paper_main", "draft model, chain", "the best fixed chain, by a search", ("MAT", "speedup")),
-                   ("main_avx2", "draft model, cost-aware", "`cost-aware:chain:small`", ("MAT", "speedup")),
+                   ("main_avx2", "draft model, cost-aware", "`cost-aware:chain@small`", ("MAT", "speedup")),
                    ("main_avx2", "draft model, chain", "the best fixed chain, by a search", ("MAT", "speedup"))],
-    "rejection": [("temperature_0.8", "sampled-chain:4:rule=token", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
+    "rejection": [("temperature_0.8", "chain:4:draw=sampled:rule=token", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
                   ("temperature_0.8", "sampled-tree:rule=token", f"tree of 20 draft tokens, {SMALLER}", ("MAT",))],
-    "block": [("temperature_0.8", "sampled-chain:4", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
-              ("temperature_0.8", "sampled-chain:4:rule=token", "the same, token by token", ("MAT", "speedup"))],
+    "block": [("temperature_0.8", "chain:4:draw=sampled", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
+              ("temperature_0.8", "chain:4:draw=sampled:rule=token", "the same, token by token", ("MAT", "speedup"))],
     "traversal": [("temperature_0.8", "sampled-tree", f"tree of 20 draft tokens, {SMALLER}", ("MAT",)),
                   ("temperature_0.8", "sampled-tree:rule=token", "the same, by rejection", ("MAT",))],
-    "k-seq": [("temperature_0.8", "iid-tree:rule=k-seq", f"tree of 20 independent draws, {SMALLER}", ("MAT",)),
-              ("temperature_0.8", "iid-tree", "the same, by traversal", ("MAT",))],
-    "gumbel": [("temperature_0.8", "shared-chain:4", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
+    "k-seq": [("temperature_0.8", "sampled-tree:draw=iid:rule=k-seq", f"tree of 20 independent draws, {SMALLER}", ("MAT",)),
+              ("temperature_0.8", "sampled-tree:draw=iid", "the same, by traversal", ("MAT",))],
+    "gumbel": [("temperature_0.8", "chain:4:draw=shared", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
                ("temperature_0.8", "chain:4", "the draft's argmax, by sample-and-match", ("MAT", "speedup"))],
 }
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}
@@ -174,7 +174,7 @@ def method(page, name):
 
 # Situation, what to use, words for its figures (`file: row | figure`, and `| category` where it is of one).
 CHOICES = [
-    ("costs and acceptance unknown", "`cost-aware:chain:DRAFT`", "{}; the best fixed length, found by a search, {}",
+    ("costs and acceptance unknown", "`cost-aware:chain@DRAFT`", "{}; the best fixed length, found by a search, {}",
      "paper_main: draft model, cost-aware | speedup", "paper_main: draft model, chain | speedup"),
     ("passes bound by memory: a few nodes cost little", "a longer chain", "{}", "paper_main: draft model, chain | name,MAT,speedup"),
     ("passes bound by arithmetic: every node costs", "`cost-aware`; else short chains", "{}; the best fixed chain, {}",
@@ -185,9 +185,9 @@ CHOICES = [
     ("you can train a draft on the target's own text", "a small model, `ModelDrafter`", "{}", "paper_main: draft model, chain | MAT,speedup"),
     ("you can train, but only on text written by people", "a HASS head", "{}, GLIDE {}",
      "paper_main: HASS, tree | name,speedup", "paper_main: GLIDE, chain | speedup"),
-    ("no training; text that repeats itself, such as code", "`max-gram`, or `cost-aware:max-gram`", "HumanEval {}, GSM8K {}",
+    ("no training; text that repeats itself, such as code", "`chain@max-gram`, or `cost-aware:chain:10@max-gram`", "HumanEval {}, GSM8K {}",
      "paper_main: Max-Gram | speedup | HumanEval", "paper_main: Max-Gram | speedup | GSM8K"),
-    ("prompts longer than the draft was trained for", "`max-gram` or a head; any other draft under `cost-aware`",
+    ("prompts longer than the draft was trained for", "Max-Gram or a head; any other draft under `cost-aware`",
      "retrieval: Max-Gram {}, head {}; plain draft {}, under `cost-aware` {}",
      *(f"paper_spec_bench: {x} | speedup | rag" for x in ("Max-Gram", "HASS, cost-aware", "draft model, chain", "draft model, cost-aware"))),
     ("no second model, no training, no repetition", "ASD, if the target has layers to spare; on this one it loses", "{}", "paper_main: ASD | speedup"),
@@ -199,12 +199,12 @@ CHOICES = [
      "paper_cascades_ms: best cascade of base and Max-Gram | SWI by MS", "paper_cascades_ms: best chain of base | SWI by MS"),
     ("several drafts, in time on this CPU", "`cascade` of two models, or the better of them", "{}; chain {}",
      "paper_main: cascade | speedup", "paper_main: draft model, chain | speedup"),
-    ("temperature 1", "a sampled chain, `sampled-chain:DRAFT`", "HASS {}, small {}, GLIDE {}, not on the same prompts",
+    ("temperature 1", "a sampled chain, `chain:draw=sampled@DRAFT`", "HASS {}, small {}, GLIDE {}, not on the same prompts",
      "paper_hass_t1: HASS, chain of 5 | speedup", "paper_glide_t1: vanilla draft | speedup", "paper_glide_t1: GLIDE | speedup"),
-    ("temperature 0.8, small target", "`cost-aware:sampled-chain`", "{}; greedy chain of 2: {}",
-     "temperature_0.8: cost-aware:sampled-chain | speedup", "temperature_0.8: chain:2 | speedup"),
+    ("temperature 0.8, small target", "`cost-aware:chain:draw=sampled`", "{}; greedy chain of 2: {}",
+     "temperature_0.8: cost-aware:chain:draw=sampled | speedup", "temperature_0.8: chain:2 | speedup"),
     ("one seed must give one text, whichever draft", "`Draw::shared` with `GumbelCoupling`", "{}; independent draws, by block verification: {}",
-     "temperature_0.8: shared-chain:4 | MAT", "temperature_0.8: sampled-chain:4 | MAT"),
+     "temperature_0.8: chain:4:draw=shared | MAT", "temperature_0.8: chain:4:draw=sampled | MAT"),
 ]
 
 
@@ -363,11 +363,12 @@ def llama_cpp_best():
     """specula's best over llama.cpp's best, for each kind of draft."""
     rate = load("llama_cpp_peers")["best"]["tokens_per_second"]
 
-    def best(begins, static):
-        return max(speed for name, speed in rate.items() if name.startswith(begins) and ("--bigram" in name or "static" in name) == static)
+    def best(program, static, copies=None):
+        return max(speed for name, speed in rate.items() if name.startswith(program) and ("--bigram" in name or "static" in name) == static
+                   and copies in (None, "@max-gram" in name))
 
-    kinds = [best((f"specula-llama {ours}", f"specula-llama cost-aware:{ours}"), static) / best(theirs, static)
-             for ours, theirs, static in (("max-gram", "llama-lookup", False), ("max-gram", "llama-lookup", True), ("chain", "llama-speculative", False))]
+    kinds = [best("specula-llama", static, copies) / best(theirs, static)
+             for copies, theirs, static in ((True, "llama-lookup", False), (True, "llama-lookup", True), (False, "llama-speculative", False))]
     return f"{min(kinds):.2f} to {max(kinds):.2f}"
 
 
@@ -386,9 +387,9 @@ def h100_trees():
 
 def glide_pairs(file):
     """Rows with cross attention and the same draft without it."""
-    chain = "chain" if file == "glide_greedy" else "sampled-chain"
+    chain = "chain:5" if file == "glide_greedy" else "chain:5:draw=sampled"
     names = [(f"glide{x}", f"vanilla{x}") for x in ("64", "128", "128x2")] + [("glide", "vanilla128-people")]
-    return [[Row(file, f"{chain}:{name}:5") for name in pair] for pair in names]
+    return [[Row(file, f"{chain}@{name}") for name in pair] for pair in names]
 
 
 @named(CLAIMS, ("glide points", "glide_greedy"), ("glide points at temperature 1", "glide_temperature_1"))

@@ -96,13 +96,16 @@ std::vector<std::string> expand_braces(std::string_view text) {
 
 std::vector<std::string> expand_list(std::string_view text) {
   std::vector<std::string> all;
-  for (const std::string_view part : split_outside(text, text)) {
-    if (part.empty()) fail(text, "an empty name between commas");
-    for (std::string& one : expand(part, text)) {
-      if (one.empty()) fail(text, "an empty name");
-      all.push_back(std::move(one));
-    }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \t\n", begin), text.size());
+    if (end > begin)
+      for (std::string& one : expand_braces(text.substr(begin, end - begin))) {
+        if (one.empty()) fail(text, "an empty name");
+        all.push_back(std::move(one));
+      }
+    begin = end + 1;
   }
+  if (all.empty()) fail(text, "no name");
   return all;
 }
 

@@ -1,4 +1,4 @@
-// Brace expansion, as in shells: chain:{small,base}:{2..4} are six names.
+// Brace expansion, as in shells: chain:{2..4}@{small,base} are six names.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace specula_examples {
 /// is not closed or not opened, or where it stands for more than 10,000 texts.
 std::vector<std::string> expand_braces(std::string_view text);
 
-/// Splits at the commas outside of braces and expands each part. Throws UsageError on an empty part too.
+/// Splits at blanks, which braces do not hide, and expands each part. Throws UsageError where there is none,
+/// or an empty one.
 std::vector<std::string> expand_list(std::string_view text);
 
-/// Splits at commas, braces being nothing special: "autoregressive,chain:small:4". Throws UsageError on an
-/// empty part.
+/// Splits at commas, braces being nothing special: "base,small,max-gram". Throws UsageError on an empty part.
 std::vector<std::string> split_list(std::string_view text);
 
 }  // namespace specula_examples

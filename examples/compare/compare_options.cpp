@@ -43,7 +43,7 @@ std::string now_text() {
 void add_options(CLI::App& app, CompareOptions& options) {
   app.add_option(
       "--pipelines", options.pipelines,
-      std::string("Names separated by commas; braces are expanded (chain:small:{2..4}); autoregressive is "
+      std::string("Names separated by blanks; braces are expanded (chain:{2..4}@small); autoregressive is "
                   "always among them (default: ") +
           kComparedPipelines + "; with --search or --tune none)");
   app.add_option("--prompts", options.prompt_files,
@@ -72,7 +72,7 @@ void add_options(CLI::App& app, CompareOptions& options) {
       ->capture_default_str();
   app.add_option(
          "--search", options.searches,
-         "Pipelines in braces, as in chain:small:{2..6}: the best of them on the development prompts is "
+         "Pipelines in braces, as in chain:{2..6}@small: the best of them on the development prompts is "
          "reported on the others (may be given several times)")
       ->allow_extra_args(false);
   app.add_option("--search-for", options.search_for,
@@ -143,9 +143,8 @@ CompareWork work_of(const CompareOptions& options) {
     throw UsageError("--dev is for --search and --tune; --skip leaves prompts out");
   if (!tunes) return work;
   work.tuned_drafters = split_list(options.drafters);
-  std::string all = "cascade";
-  for (const auto& drafter : work.tuned_drafters) all.append(":").append(drafter);
-  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // reports errors before the run
+  if (work.tuned_drafters.size() > 1)
+    specula::prepare_pipeline("cascade@" + options.drafters);  // reports errors before the run
   for (const auto& name : probe_names(work.tuned_drafters)) specula::prepare_pipeline(name);
   return work;
 }

@@ -29,7 +29,7 @@ struct CompareOptions {
   bool dry_run = false;
 };
 
-inline constexpr char kComparedPipelines[] = "autoregressive,chain,cost-aware:chain";
+inline constexpr char kComparedPipelines[] = "autoregressive chain cost-aware:chain";
 inline constexpr std::size_t kDevPrompts = 10;  // per file, with searches and without --dev
 
 void add_options(CLI::App& app, CompareOptions& options);

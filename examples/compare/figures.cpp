@@ -117,7 +117,7 @@ FigureIntervals intervals_of(const Figures& f, const Terms& baseline_speed, cons
 }  // namespace
 
 CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
-  const std::string prefix = "autoregressive:";
+  const std::string prefix = "autoregressive@";
   const auto call_seconds = [](const PromptResult& run) { return seconds_per_call(run.first.stats.target); };
   const Outcome& target = outcomes.front();
   CostCoefficients costs;

@@ -30,7 +30,7 @@ inline double seconds_per_call(const specula::Usage& usage) {
 /// c of drafts by name, measured in plain decoding of each model.
 using CostCoefficients = std::map<std::string, double>;
 
-/// c of every `autoregressive:DRAFT` among the outcomes, the first of which is the target's plain decoding:
+/// c of every `autoregressive@DRAFT` among the outcomes, the first of which is the target's plain decoding:
 /// the median over prompts of the ratio of the times per call. A median, since other programs may disturb
 /// single prompts.
 CostCoefficients cost_coefficients(std::span<const Outcome> outcomes);

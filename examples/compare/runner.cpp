@@ -25,7 +25,7 @@ std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std
                                     const CostCoefficients& known) {
   for (std::size_t n = 0, count = names.size(); n < count; ++n)
     for (const auto& draft : specula::prepare_pipeline(names[n]).drafts) {
-      std::string own = "autoregressive:" + draft;
+      std::string own = "autoregressive@" + draft;
       if (!known.contains(draft) && folders.conditioned_on(draft) == specula::Conditioning::nothing &&
           std::find(names.begin(), names.end(), own) == names.end())
         names.push_back(std::move(own));

@@ -16,10 +16,10 @@ constexpr std::int64_t kFew = 20;  // fewer draft tokens of a depth are too few 
 bool is_gram(const std::string& drafter) { return drafter == specula::kMaxGram; }
 
 std::string chain_name(const std::string& drafter, std::int32_t length) {
-  return (is_gram(drafter) ? drafter : "chain:" + drafter) + ":" + std::to_string(length);
+  return "chain:" + std::to_string(length) + "@" + drafter;
 }
 std::string review_name(const std::string& reviewer, const std::string& drafter) {
-  return "vertical:" + reviewer + ":" + drafter + ":1:" + std::to_string(kReviewedLength);
+  return "vertical:1:" + std::to_string(kReviewedLength) + "@" + reviewer + "," + drafter;
 }
 
 std::size_t place_of(const std::string& drafter, const std::vector<std::string>& stack) {
@@ -72,10 +72,11 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::ve
   tuned.forecast.calls.assign(stack.size(), 0.0);
   for (std::size_t m = 0; m < members.size(); ++m)
     tuned.forecast.calls[place_of(members[m], stack)] = best.forecast.calls[m];
-  for (const std::string& drafter : stack) tuned.name.append(":").append(drafter);
   for (std::size_t row = 0; row < stack.size(); ++row)
     for (std::size_t i = row; i < stack.size(); ++i)
       tuned.name.append(row + i == 0 ? ":limits=" : "-").append(std::to_string(limits[row][i]));
+  for (const std::string& drafter : stack)
+    tuned.name.append(drafter == stack.front() ? "@" : ",").append(drafter);
   return tuned;
 }
 

@@ -75,7 +75,7 @@ void add_options(CLI::App& app, Options& options) {
 std::string default_pipeline(const ModelFolders& folders) {
   std::error_code ignored;
   const bool ours = folders.target.empty() && folders.draft.empty() &&
-                    std::filesystem::exists(folders.root / specula::kHass / "config.json", ignored);
+                    std::filesystem::exists(folders.root / specula::kDefaultDraft / "config.json", ignored);
   return ours ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
 }
 

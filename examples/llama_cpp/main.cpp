@@ -45,12 +45,12 @@ void add_options(CLI::App& app, Options& options) {
                  "[NAME=]FILE: a draft and its name in pipelines, by default `small`. May be "
                  "given several times");
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
-  auto* pipeline =
-      app.add_option("--pipeline", options.pipeline,
-                     "See below (default: cost-aware:chain with the first draft, else cost-aware:max-gram)");
+  auto* pipeline = app.add_option(
+      "--pipeline", options.pipeline,
+      "See below (default: cost-aware:chain with the first draft, else cost-aware:chain:10@max-gram)");
   app.add_option(
          "--compare", options.compare,
-         "Compare these pipelines instead, names separated by commas; autoregressive is always among them")
+         "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")
       ->excludes(pipeline);
   auto* passes =
       app.add_option("--passes", options.passes,
@@ -130,11 +130,11 @@ std::vector<std::string> pipeline_names(const Options& options) {
   if (options.compare.empty()) {
     if (!options.json.empty()) throw UsageError("--json goes with --compare or --passes");
     if (!options.pipeline.empty()) return {options.pipeline};
-    if (options.drafts.empty()) return {"cost-aware:max-gram"};
-    return {"cost-aware:chain:" + named(options.drafts.front()).first};
+    if (options.drafts.empty()) return {"cost-aware:chain:10@max-gram"};
+    return {"cost-aware:chain@" + named(options.drafts.front()).first};
   }
   if (!options.stops.empty()) throw UsageError("--stop does not go with --compare, which counts whole texts");
-  auto names = split_list(options.compare);
+  auto names = expand_list(options.compare);
   std::erase(names, "autoregressive");
   names.insert(names.begin(), "autoregressive");
   return names;
@@ -216,8 +216,8 @@ std::vector<std::string> plain_names(const std::vector<std::string>& names,
                                      const std::vector<std::string>& drafts) {
   std::vector<std::string> plain;
   for (const auto& draft : drafts)
-    if (std::find(names.begin(), names.end(), "autoregressive:" + draft) == names.end())
-      plain.push_back("autoregressive:" + draft);
+    if (std::find(names.begin(), names.end(), "autoregressive@" + draft) == names.end())
+      plain.push_back("autoregressive@" + draft);
   return plain;
 }
 

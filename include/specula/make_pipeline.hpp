@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "specula/pipeline.hpp"
 #include "specula/pipeline/registry.hpp"
@@ -11,7 +12,15 @@ namespace specula::detail {
 
 template <class Library>
 std::span<const PipelineEntry> CompiledPipelines<Library>::entries() {
-  return pipelines::registry();
+  return pipelines::kPipelines;
+}
+template <class Library>
+std::span<const PipelineDrafter> CompiledPipelines<Library>::drafters() {
+  return pipelines::kDrafters;
+}
+template <class Library>
+std::string CompiledPipelines<Library>::rules() {
+  return pipelines::rules_help();
 }
 template struct CompiledPipelines<void>;
 

@@ -109,24 +109,24 @@ TEST_CASE("glide, glide+cape, eagle2, hass, s2d, asd and cascades of the pack, b
     const auto head = [&](const char* name) {
       return [&, name] { return FeatureHead{models->draft(name), models->target()}; };
     };
-    as("glide:4", glide, Chain<>{.length = 4});
-    as("glide+cape", glide, Cape{.length = 4, .budget = 32});
-    as("eagle2:4:4:11", head("eagle"), DynamicTree{.top_k = 4, .expansions = 4, .total = 11});
-    as("hass:4:4:11", head("hass"), DynamicTree{.top_k = 4, .expansions = 4, .total = 11});
+    as("chain:4@glide", glide, Chain<>{.length = 4});
+    as("cape@glide", glide, Cape{.length = 4, .budget = 32});
+    as("dynamic-tree:4:4:11@eagle", head("eagle"), DynamicTree{.top_k = 4, .expansions = 4, .total = 11});
+    as("dynamic-tree:4:4:11@hass", head("hass"), DynamicTree{.top_k = 4, .expansions = 4, .total = 11});
     as(
-        "s2d:4:thresholds=0.5",
+        "chain:4:exits=0.5@s2d",
         [&] {
           return EarlyExitDrafter{models->draft("s2d"), {0.5f}};
         },
         Chain<>{.length = 4});
     as(
-        "asd:4:end=fixed",
+        "chain:4@layer-skip",
         [&] {
           return LayerSkip{models->target(), SkipRules{}};
         },
         Chain<>{.length = 4});
     as(
-        "vertical:hass:small:2:3",
+        "vertical:2:3@hass,small",
         [&] {
           return Stack{FeatureHead{models->draft("hass"), models->target()},
                        ModelDrafter{models->draft("small")}};

@@ -9,7 +9,7 @@ expect 0 '--type' "$gguf" --help
 expect 2 'directory is required' "$gguf"
 expect 2 "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto" "$gguf" x y --type q5_0
 expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
-expect 0 'sampled-chain\[' "$llama" --help
+expect 0 'chain\[:LENGTH' "$llama" --help
 expect 2 '--model is required' "$llama"
 expect 2 "unknown pipeline 'nonsense'; the nearest are" "$llama" -m x --pipeline nonsense
 expect 2 'pipeline excludes --compare' "$llama" -m x --pipeline chain --compare chain
@@ -22,7 +22,7 @@ expect 2 'compare excludes --passes' "$llama" -m x --passes 4 --compare chain
 expect 2 'beside requires --passes' "$llama" -m x --beside y
 expect 2 'passes: Value 300 not in range' "$llama" -m x --passes 300
 expect 2 'no target: .*/nowhere has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
-expect 2 'stop does not go with --compare' "$llama" -m x --compare max-gram --stop end
+expect 2 'stop does not go with --compare' "$llama" -m x --compare chain:10@max-gram --stop end
 expect 2 'stop is empty' "$llama" -m x --stop ''
 expect 2 'temperature' "$llama" -m x --temperature -1
 expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
@@ -70,15 +70,15 @@ expect 0 'starts with 2 BOS tokens' "${run[@]}" --special --pipeline autoregress
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
 expect 2 "llama.cpp has sequences for trees of 256 draft tokens" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
 expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
-expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
-expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small:exits=1-2
+expect 2 'have no exits' "${run[@]}" --prompt x --pipeline chain:4:exits=0.5-0@small
+expect 2 'have no exits' "${run[@]}" --prompt x --pipeline chain:4:exits=0.5@small
 expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
 expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
 expect 1 "a table of other tokens than the models'" "${run[@]}" --prompt x --pipeline max-gram \
   --bigram <(sed 's/"next"/"vocabulary": "0123456789abcdef", "next"/' "$models/bigram/bigram.json")
 expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
-  --compare chain:2,sampled-tree:small,max-gram --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"
-also '^sampled-tree:small .* 2/2 '
+  --compare 'chain:2 sampled-tree@small chain:10@max-gram' --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"
+also '^sampled-tree@small .* 2/2 '
 expect 0 '"identical_to_autoregressive": 2' cat "$scratch/out.json"
 also '"engine": "llama.cpp '
 also '"small": "small.gguf"'

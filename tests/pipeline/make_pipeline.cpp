@@ -8,11 +8,12 @@
 #include <chrono>
 #include <cstring>
 #include <map>
-#include <regex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <specula/any.hpp>
 #include <specula/specula.hpp>
 
 #include "comma_locale.hpp"
@@ -77,26 +78,40 @@ std::string complaint(const std::string& name) {
   return "";
 }
 
-/// NAME:KEY= for each pipeline, cost-aware ones too, and each option that its syntax names.
-std::vector<std::string> all_options() {
-  std::vector<std::string> out;
-  const std::regex option("[:|]([a-z-]+)=");
-  for (const PipelineEntry& entry : pipeline_entries()) {
-    const std::string usage = entry.usage;
-    for (auto it = std::sregex_iterator(usage.begin(), usage.end(), option); it != std::sregex_iterator();
-         ++it)
-      for (const std::string before : {"", "cost-aware:"})
-        if (before.empty() || entry.prepare_cost_aware)
-          out.push_back(before + entry.name + ":" + it->str(1) + "=");
+/// A text up to the value of an option, and what comes after it.
+struct Option {
+  std::string before, after;
+  std::string with(const std::string& value) const { return before + value + after; }
+};
+
+/// Each option of each pipeline, cost-aware ones too, and of each drafter and rule.
+std::vector<Option> all_options() {
+  std::vector<Option> out;
+  const auto add = [&](const std::string& shape, std::span<const PipelineField> fields,
+                       const std::string& drafter) {
+    for (const PipelineField& field : fields)
+      if (field.kind != PipelineField::Kind::size) out.push_back({shape + ":" + field.name + "=", drafter});
+  };
+  for (const PipelineEntry& entry : pipeline_entries())
+    for (const std::string before : {"", "cost-aware:"}) {
+      if (!before.empty() && !entry.cost_aware) continue;
+      add(before + entry.name, entry.fields, "");
+      if (entry.name == std::string("autoregressive")) continue;
+      for (const char* key : {"rule", "lenient", "lossy"})
+        out.push_back({before + entry.name + ":" + key + "=", ""});
+    }
+  for (const PipelineDrafter& drafter : pipeline_drafters()) {
+    const std::string at = *drafter.name ? "@" + std::string(drafter.name) : "";
+    for (const std::string shape : {"chain", "cost-aware:chain"}) add(shape, drafter.fields, at);
   }
   return out;
 }
 
 /// Values of which every option takes at least one.
-const std::vector<std::string> kValues{"0.5",     "0.3-0.6-0.8", "0.75-0.25", "7-5-3-1", "4-0-10",
-                                       "2.5",     "1e-3",        "1.5",       "2",       "0",
-                                       "0-1-0.0", "1-3",         "yes",       "sampled", "token",
-                                       "gumbel",  "table",       "both",      "sample",  "threshold"};
+const std::vector<std::string> kValues{"0.5",    "0.3-0.6-0.8", "0.75-0.25", "7-5-3-1", "4-0-10",  "2.5",
+                                       "1e-3",   "1.5",         "2",         "0",       "0-1-0.0", "1-3",
+                                       "yes",    "sampled",     "token",     "gumbel",  "table",   "both",
+                                       "sample", "threshold",   "greedy",    "distinct"};
 
 /// A text of which no part may get by unnoticed: refused in one line, by a PipelineError that names its
 /// beginning.
@@ -109,7 +124,8 @@ void check_refused(const std::string& text) {
     said = error.what();
   }
   CAPTURE(said.substr(0, 2000));
-  const std::size_t shown = std::min({text.find(':'), text.find('\0'), text.size(), std::size_t{20}});
+  const std::size_t shown =
+      std::min({text.find(':'), text.find('@'), text.find('\0'), text.size(), std::size_t{20}});
   CHECK(said.find("pipeline '" + text.substr(0, shown)) != std::string::npos);
   CHECK(said.size() < 1500);
   CHECK(said.find('\n') == std::string::npos);
@@ -119,16 +135,16 @@ void check_refused(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a pipeline by name gives the text of the Speculator that it stands for") {
-  check_static("chain:small:5", Sampling{}, Chain<>{.length = 5});
-  check_static("chain:small:5:rule=match", SampleAndMatch{}, Chain<>{.length = 5});
-  check_static("sampled-chain:small:3", Sampling{}, Chain<Draw::sampled>{.length = 3});
-  check_static("sampled-chain:small:3:rule=token", Rejection{}, Chain<Draw::sampled>{.length = 3});
-  check_static("shared-chain:small:3", GumbelCoupling{}, Chain<Draw::shared>{.length = 3});
-  check_static("beam:small:3:2", Sampling{}, Beam{.width = 3, .length = 2});
-  check_static("dynamic-tree:small:3:2:9", Sampling{}, DynamicTree{.top_k = 3, .expansions = 2, .total = 9});
-  check_static("sampled-tree:small:widths=3-2", Sampling{},
+  check_static("chain:5@small", Sampling{}, Chain<>{.length = 5});
+  check_static("chain:5:rule=match@small", SampleAndMatch{}, Chain<>{.length = 5});
+  check_static("chain:3:draw=sampled@small", Sampling{}, Chain<Draw::sampled>{.length = 3});
+  check_static("chain:3:draw=sampled:rule=token@small", Rejection{}, Chain<Draw::sampled>{.length = 3});
+  check_static("chain:3:draw=shared@small", GumbelCoupling{}, Chain<Draw::shared>{.length = 3});
+  check_static("beam:3:2@small", Sampling{}, Beam{.width = 3, .length = 2});
+  check_static("dynamic-tree:3:2:9@small", Sampling{}, DynamicTree{.top_k = 3, .expansions = 2, .total = 9});
+  check_static("sampled-tree:widths=3-2@small", Sampling{},
                SampledTree<ProposalKind::sampled_distinct>{.widths = {3, 2}});
-  check_static("sampled-chain:small:4:lenient=3:lossy=yes", accept_lossy(Lenient{3}),
+  check_static("chain:4:draw=sampled:lenient=3:lossy=yes@small", accept_lossy(Lenient{3}),
                Chain<Draw::sampled>{.length = 4});
 }
 
@@ -145,7 +161,7 @@ TEST_CASE("a pipeline by name generates, and its parameters may change between t
     CHECK(done == Generated{tokens, FinishReason::limit});
     return text;
   };
-  for (const std::string name : {"chain:small:4", "sampled-chain:small:3", "cascade:small:base"}) {
+  for (const std::string name : {"chain:4@small", "chain:3:draw=sampled@small", "cascade@small,base"}) {
     CAPTURE(name);
     Toys toys, other_toys;
     const auto pipeline = make_pipeline(name, toys, warm), other = make_pipeline(name, other_toys, greedy);
@@ -171,31 +187,32 @@ TEST_CASE(
     "a pair that is not lossless is refused, with the compiler's message, unless the name has lossy=yes") {
   const std::string words =
       "this rule does not keep the target's distribution for proposals drawn as this shape draws them.";
-  for (const std::string name : {"chain:small:4:rule=k-seq", "chain:small:lenient=2", "beam:rule=typical",
-                                 "shared-chain:rule=token", "sampled-cascade:rule=k-seq"}) {
+  for (const std::string name : {"chain:4:rule=k-seq", "chain:lenient=2", "beam:rule=typical",
+                                 "chain:3:draw=shared:rule=token", "cascade:draw=sampled:rule=k-seq"}) {
     CAPTURE(name);
     CHECK(complaint(name).find("'" + name + "'") != std::string::npos);
     CHECK(complaint(name).find(words) != std::string::npos);
     CHECK(prepare_pipeline(name + ":lossy=yes").lossy);
     CHECK(text_of(name + ":lossy=yes", 0.9f).size() == kPrompt.size() + kTokens);
   }
-  CHECK_FALSE(prepare_pipeline("chain:small:4:lossy=yes").lossy);
+  CHECK_FALSE(prepare_pipeline("chain:4:lossy=yes@small").lossy);
 }
 
 TEST_CASE("errors name the pipeline and the missing capability of its model") {
   CHECK(complaint("chian").find("unknown pipeline 'chian'; the nearest are chain") != std::string::npos);
-  CHECK(complaint("s2d:base") == "pipeline 's2d:base': the draft 'base' has no exits");
-  CHECK(complaint("asd") == "pipeline 'asd': the target cannot leave layers out");
-  CHECK(complaint("max-gram:bigram=table")
-            .starts_with("pipeline 'max-gram:bigram=table': bigram=table: there is no"));
+  CHECK(complaint("chain:4:exits=0.5-0@base") ==
+        "pipeline 'chain:4:exits=0.5-0@base': the draft 'base' has no exits");
+  CHECK(complaint("chain@layer-skip") == "pipeline 'chain@layer-skip': the target cannot leave layers out");
+  CHECK(complaint("chain:10:bigram=table@max-gram")
+            .starts_with("pipeline 'chain:10:bigram=table@max-gram': bigram=table: there is no"));
 }
 
 TEST_CASE("numbers of every option of every pipeline are read alike in every locale") {
   const auto outcomes = [] {
     std::vector<std::string> all;
-    for (const std::string& option : all_options())
+    for (const Option& option : all_options())
       for (const std::string& value : kValues) try {
-          const PipelineFactory factory = prepare_pipeline(option + value);
+          const PipelineFactory factory = prepare_pipeline(option.with(value));
           all.push_back("taken: " + std::to_string(factory.max_nodes));
         } catch (const PipelineError& error) {
           all.push_back(error.what());
@@ -204,24 +221,24 @@ TEST_CASE("numbers of every option of every pipeline are read alike in every loc
   };
   const std::vector<std::string> plain = outcomes();
   std::size_t at = 0;
-  for (const std::string& option : all_options()) {
+  for (const Option& option : all_options()) {
     int taken = 0;
     for (std::size_t v = 0; v < kValues.size(); ++v)
       taken += plain[at].starts_with("taken") || plain[at].find("not lossless") != std::string::npos, ++at;
-    CAPTURE(option);
-    if (!option.starts_with("cost-aware:"))
-      CHECK((taken > 0 || option.ends_with("lenient=")));  // it is lossy
+    CAPTURE(option.with("..."));
+    // lenient is lossy; leave goes with exits
+    CHECK((taken > 0 || option.before.ends_with("lenient=") || option.before.ends_with("leave=")));
   }
   const specula_test::CommaLocale comma;
   if (!comma.in_c()) MESSAGE("C's locale is not tested: localedef makes none");
   CHECK(outcomes() == plain);
-  for (const std::string& option : all_options())
-    for (const std::string value : {"0,5", "1,5", "2,0"}) check_refused(option + value);
+  for (const Option& option : all_options())
+    for (const std::string value : {"0,5", "1,5", "2,0"}) check_refused(option.with(value));
 }
 
 TEST_CASE("no option of any pipeline takes half a number, or another way to write one") {
   using namespace std::string_literals;
-  for (const std::string& option : all_options())
+  for (const Option& option : all_options())
     for (const std::string& value : {"0.5\0junk"s,
                                      "1\0"s,
                                      "\0"s,
@@ -244,8 +261,9 @@ TEST_CASE("no option of any pipeline takes half a number, or another way to writ
                                      std::string(400, '9'),
                                      std::string(5000, '1'),
                                      "0." + std::string(4000, '3') + "x"})
-      check_refused(option + value);
-  for (const std::string& bad : {"chain:small\0"s, "chain\0:small"s, "\0"s, "chain:1\0"s, "chain:sm\nall"s})
+      check_refused(option.with(value));
+  for (const std::string& bad :
+       {"chain@small\0"s, "chain\0@small"s, "\0"s, "chain:1\0"s, "chain@sm\nall"s, "chain:sm\nall"s})
     check_refused(bad);
 }
 
@@ -260,7 +278,8 @@ TEST_CASE("a long text is an error of one line, in little time") {
     check_refused(many("c", size));
     for (const PipelineEntry& entry : pipeline_entries()) {
       const std::string name = entry.name;
-      for (const char* part : {":w", ":longer-word", ":1", ":k=v", ":exit=0.5", ":", "\xC3\xA4"})
+      for (const char* part :
+           {":w", ":longer-word", ":1", ":k=v", ":exit=0.5", ":", "\xC3\xA4", "@a", ",b", "@"})
         check_refused(name + many(part, size));
       for (const char* part : {"0.", "0-", "1"}) {
         check_refused(name + ":choices=0-" + many(part, size));
@@ -271,7 +290,7 @@ TEST_CASE("a long text is an error of one line, in little time") {
   check_refused(many("c", 10'000'000));
   // Seconds of margin for sanitizers and loaded machines; a part of these alone took minutes.
   CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(60));
-  const std::string longest = "chain:small:exit=0." + std::string(PipelineSpec::kMaxLength - 19, '3');
+  const std::string longest = "chain:exit=0." + std::string(PipelineSpec::kMaxLength - 13, '3');
   CHECK(prepare_pipeline(longest).max_nodes > 1);
   check_refused(longest + '3');
   CHECK(detail::quoted("\xC3\xA4") == "'\xC3\xA4'");
@@ -294,14 +313,14 @@ TEST_CASE("what a text asks of the vocabulary is refused with the text, before t
       CHECK(std::string(error.what()).starts_with("pipeline '" + text + "': "));
     }
   };
-  for (const std::string& option : all_options())
+  for (const Option& option : all_options())
     for (const std::string value :
          {"0-11", "0-12", "0-0.12", "1023", "63", "64", "1", "1-1-1-63", "1000", "256-256-256"})
-      check(option + value), check(option + value + ":lossy=yes");
+      check(option.with(value)), check(Option{option.before, ":lossy=yes" + option.after}.with(value));
   for (const PipelineEntry& entry : pipeline_entries())
     for (const std::string sizes : {":64", ":64:64", ":13:13:13", ":64:63:1024", ":1", ":256:256"}) {
       check(entry.name + sizes);
-      if (entry.prepare_cost_aware) check(std::string("cost-aware:") + entry.name + sizes);
+      if (entry.cost_aware) check(std::string("cost-aware:") + entry.name + sizes);
     }
   CHECK(built > 100);
   CHECK(refused > 100);
@@ -320,8 +339,12 @@ TEST_CASE("what a text asks of the vocabulary is refused with the text, before t
 }
 
 TEST_CASE("the help has a line for each pipeline") {
+  const std::string help = pipeline_help();
+  const auto has = [&](const std::string& text) { return help.find(text) != std::string::npos; };
   for (const PipelineEntry& entry : pipeline_entries())
-    CHECK(pipeline_help().find(std::string("  ") + entry.usage + "\n      " + entry.summary) !=
-          std::string::npos);
-  CHECK(pipeline_entries().size() > 25);
+    CHECK(has("  " + entry.usage() + "\n      " + entry.summary));
+  for (const PipelineDrafter& drafter : pipeline_drafters())
+    CHECK(has(std::string("\n      ") + drafter.summary));
+  for (const NamedRule& rule : kRules) CHECK(has(std::string("      ") + rule.name + "  " + rule.summary));
+  CHECK(pipeline_entries().size() == 11);
 }

@@ -93,23 +93,23 @@ TEST_CASE("pipelines of conditioned drafts run as the Speculators that they stan
     };
     const auto glide = [](Toys& toys) { return Glide{toys.glide, toys.target}; };
     const auto head = [](Toys& toys) { return FeatureHead{toys.head, toys.target}; };
-    as("glide:4", glide, Chain<>{.length = 4}, Sampling{});
-    as("sampled-chain:glide:3", glide, Chain<Draw::sampled>{.length = 3}, Sampling{});
-    as("glide+cape:4", glide, Cape{.length = 4, .budget = 32}, Sampling{});
-    as("eagle2:3:2:9", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
-    as("hass:3:2:9", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
-    as("chain:hass:4", head, Chain<>{.length = 4}, Sampling{});
-    as("sampled-chain:hass:3", head, Chain<Draw::sampled>{.length = 3}, Sampling{});
+    as("chain:4@glide", glide, Chain<>{.length = 4}, Sampling{});
+    as("chain:3:draw=sampled@glide", glide, Chain<Draw::sampled>{.length = 3}, Sampling{});
+    as("cape:4@glide", glide, Cape{.length = 4, .budget = 32}, Sampling{});
+    as("dynamic-tree:3:2:9@eagle", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
+    as("dynamic-tree:3:2:9@hass", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
+    as("chain:4@hass", head, Chain<>{.length = 4}, Sampling{});
+    as("chain:3:draw=sampled@hass", head, Chain<Draw::sampled>{.length = 3}, Sampling{});
   }
 }
 
 TEST_CASE("every kind of pipeline is built from AnyModels alone") {
   const Run plain = run_of("autoregressive", 0.0f);
   for (const std::string name :
-       {"glide", "glide+cape", "glide+beam4", "glide+max-gram", "eagle2", "hass", "cost-aware:cape:glide",
-        "cost-aware:dynamic-tree:hass", "s2d:thresholds=0", "cost-aware:s2d:thresholds=0",
-        "cascade:base:small", "cascade:glide:hass:max-gram", "vertical:glide:small:2:3",
-        "horizontal:hass:small:2:3", "cost-aware:cascade:hass:small"}) {
+       {"chain@glide", "cape@glide", "beam@glide", "horizontal@glide,max-gram", "dynamic-tree@eagle",
+        "dynamic-tree@hass", "cost-aware:cape@glide", "cost-aware:dynamic-tree@hass", "chain:4:exits=0@s2d",
+        "cost-aware:chain:exits=0@s2d", "cascade@base,small", "cascade@glide,hass,max-gram",
+        "vertical:2:3@glide,small", "horizontal:2:3@hass,small", "cost-aware:cascade@hass,small"}) {
     CAPTURE(name);
     const Run run = run_of(name, 0.0f);
     CHECK(run.text == plain.text);
@@ -118,7 +118,9 @@ TEST_CASE("every kind of pipeline is built from AnyModels alone") {
   SlowTarget<ToySkips> target(12, 7, 4, 2.0f, kCapacity);
   NamedModels models("self", target);
   const Run self = run_of(*make_pipeline("autoregressive", models, {.temperature = 0.0f}));
-  for (const std::string name : {"asd", "asd:attention=1-3:mlp=2", "cost-aware:asd"}) {
+  for (const std::string name :
+       {"adaptive-chain:end=paper@layer-skip", "adaptive-chain:end=paper:attention=1-3:mlp=2@layer-skip",
+        "cost-aware:chain@layer-skip"}) {
     CAPTURE(name);
     const Run run = run_of(*make_pipeline(name, models, {.temperature = 0.0f}));
     CHECK(run.text == self.text);
@@ -129,35 +131,34 @@ TEST_CASE("every kind of pipeline is built from AnyModels alone") {
 TEST_CASE("a model that lacks what a pipeline needs is named, and so is the pipeline") {
   ToyModel plain(12, 7, 2.0f, kCapacity);
   SeenModel seen(12, 7, 2.0f, kCapacity), wide(13, 7, 2.0f, kCapacity);
-  CHECK(
-      complaint("glide:4", plain) ==
-      "pipeline 'glide:4': the target 'toy' does not expose keys and values, which the draft 'glide' reads");
-  CHECK(complaint("glide", plain, "") ==
-        "pipeline 'glide': the target does not expose keys and values, which the draft 'glide' reads");
-  CHECK(complaint("chain:hass", plain) ==
-        "pipeline 'chain:hass': the target 'toy' does not expose features, which the draft 'hass' reads");
-  CHECK(complaint("cascade:hass:small", plain) ==
-        "pipeline 'cascade:hass:small': the target 'toy' does not expose features, which the draft 'hass' "
+  CHECK(complaint("chain:4@glide", plain) ==
+        "pipeline 'chain:4@glide': the target 'toy' does not expose keys and values, which the draft 'glide' "
         "reads");
-  CHECK(complaint("glide+cape:small", seen) ==
-        "pipeline 'glide+cape:small': the draft 'small' does not read the target's keys and values");
-  CHECK(complaint("hass:glide", seen) ==
-        "pipeline 'hass:glide': the draft 'glide' does not read the target's features");
-  CHECK(complaint("glide", wide) ==
-        "pipeline 'glide': the draft 'glide' for the target 'toy': Glide: the draft's vocabulary has 12 "
-        "tokens, "
-        "the target's 13");
-  CHECK(complaint("autoregressive:hass", seen) ==
-        "pipeline 'autoregressive:hass': 'hass' reads the target's features: it does nothing by itself");
-  CHECK(complaint("s2d:small", seen) == "pipeline 's2d:small': the draft 'small' has no exits");
-  CHECK(complaint("asd", seen) == "pipeline 'asd': the target 'toy' cannot leave layers out");
-  CHECK(complaint("chain:other", seen) ==
-        "pipeline 'chain:other': there is no draft 'other'; drafts are glide, hass, small");
+  CHECK(complaint("chain@glide", plain, "") ==
+        "pipeline 'chain@glide': the target does not expose keys and values, which the draft 'glide' reads");
+  CHECK(complaint("chain@hass", plain) ==
+        "pipeline 'chain@hass': the target 'toy' does not expose features, which the draft 'hass' reads");
+  CHECK(complaint("cascade@hass,small", plain) ==
+        "pipeline 'cascade@hass,small': the target 'toy' does not expose features, which the draft 'hass' "
+        "reads");
+  CHECK(
+      complaint("chain@glide", wide) ==
+      "pipeline 'chain@glide': the draft 'glide' for the target 'toy': Glide: the draft's vocabulary has 12 "
+      "tokens, "
+      "the target's 13");
+  CHECK(complaint("autoregressive@hass", seen) ==
+        "pipeline 'autoregressive@hass': 'hass' reads the target's features: it does nothing by itself");
+  CHECK(complaint("chain:4:exits=0.5-0@small", seen) ==
+        "pipeline 'chain:4:exits=0.5-0@small': the draft 'small' has no exits");
+  CHECK(complaint("beam@layer-skip", seen) ==
+        "pipeline 'beam@layer-skip': the target 'toy' cannot leave layers out");
+  CHECK(complaint("chain@other", seen) ==
+        "pipeline 'chain@other': there is no draft 'other'; drafts are glide, hass, small");
 
   NamedModels twice("toy", seen);
   twice.add("seen", seen);
-  CHECK_THROWS_WITH_AS(make_pipeline("chain:seen", twice),
-                       "pipeline 'chain:seen': the draft 'seen' is the target itself: a model holds one text",
+  CHECK_THROWS_WITH_AS(make_pipeline("chain@seen", twice),
+                       "pipeline 'chain@seen': the draft 'seen' is the target itself: a model holds one text",
                        PipelineError);
   CHECK_THROWS_WITH_AS(twice.add("seen", plain), "NamedModels::add: there is a draft 'seen' already",
                        std::invalid_argument);
@@ -176,7 +177,7 @@ TEST_CASE_TEMPLATE("pipelines of two NamedModels over one model: each text is ri
     while (pipeline.text().size() < 220) pipeline.step(rng);
     return std::vector<Token>(pipeline.text().begin(), pipeline.text().begin() + 220);
   };
-  for (const std::string name : {"autoregressive", "chain:small:3", "cascade:small:base"}) {
+  for (const std::string name : {"autoregressive", "chain:3@small", "cascade@small,base"}) {
     CAPTURE(name);
     Model target(6), small(6, 2), base(6, 3), alone(6), alone_small(6, 2), alone_base(6, 3);
     NamedModels one("one", target), two("two", target), fresh("fresh", alone);
@@ -205,25 +206,26 @@ TEST_CASE("one model under two names is no cascade: the pipeline is not made") {
   NamedModels models("toy", target);
   models.add("x", small).add("y", small);
   for (const std::string name :
-       {"cascade:x:y", "sampled-vertical:x:y", "horizontal:x:y", "cascade:x:y:max-gram"}) {
+       {"cascade@x,y", "vertical:draw=sampled@x,y", "horizontal@x,y", "cascade@x,y,max-gram"}) {
     CAPTURE(name);
     CHECK_THROWS_WITH_AS(make_pipeline(name, models),
                          doctest::Contains("two drafters have the same model, which holds one text"),
                          std::invalid_argument);
   }
-  CHECK_NOTHROW(make_pipeline("chain:x", models));
+  CHECK_NOTHROW(make_pipeline("chain@x", models));
 }
 
 TEST_CASE("the table of bigrams is what was given") {
   ToyModel plain(12, 7, 2.0f, kCapacity);
   NamedModels models("toy", plain);
-  CHECK_THROWS_AS(make_pipeline("max-gram:bigram=table", models), PipelineError);
+  CHECK_THROWS_AS(make_pipeline("chain:bigram=table@max-gram", models), PipelineError);
   models.set_bigram(BigramTable(std::vector<Token>(12, 3)));
-  CHECK(make_pipeline("max-gram:bigram=table", models) != nullptr);
+  CHECK(make_pipeline("chain:bigram=table@max-gram", models) != nullptr);
 }
 
 TEST_CASE("a round of a pipeline by name allocates nothing") {
-  for (const std::string name : {"chain:small:4", "glide:4", "hass:3:2:9", "s2d:4", "cascade:glide:small"}) {
+  for (const std::string name : {"chain:4@small", "chain:4@glide", "dynamic-tree:3:2:9@hass",
+                                 "chain:4:exits=0.5-0@s2d", "cascade@glide,small"}) {
     CAPTURE(name);
     Toys toys;
     const auto pipeline = make_pipeline(name, toys.models, {.temperature = 0.9f});

@@ -136,10 +136,10 @@ TEST_CASE("misspelt names: the nearest ones are suggested") {
   CHECK(specula::nearest("cascad", names, 1) == Names{"cascade"});
   CHECK(specula::nearest("sampled", names, 1) == Names{"sampled-chain"});
   CHECK(specula::nearest("x", names, 9).size() == 4);
-  CHECK(specula::unknown_pipeline("chian:3", "chian", names) ==
-        "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade");
   specula::PipelineSpec spec("chain:exti=0.5");
-  spec.option("exit", 0, 0, 1);
+  const specula::PipelineField fields[] = {{"exit", specula::PipelineField::Kind::number, "0", 0, 1}};
+  spec.know(fields);
+  CHECK(spec.number("exit") == 0);
   CHECK(complaint([&] { spec.done("chain[:exit=PROB]"); }) ==
         "pipeline 'chain:exti=0.5': has no option 'exti', is exit=0.5 meant? It is written "
         "chain[:exit=PROB]");

@@ -5,12 +5,12 @@ set -uo pipefail
 generate=$1 compare=$2 examples=$3 bigram=$4 quantize=$5
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
-expect 0 'sampled-chain\[' "$generate" --help
+expect 0 'chain\[:LENGTH' "$generate" --help
 expect 0 '--repeat' "$compare" --help
 for program in "$generate" "$compare" "$bigram" "$quantize"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
 expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam$" "$generate" --pipeline chian:3 --prompt x
 also '^Try specula-generate --help'
-expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines chain,nonsense
+expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines 'chain nonsense'
 expect 2 'not expected: .*--promt; the nearest are --prompt' "$generate" --promt x
 expect 2 "seed: '-1' must be a whole number from 0" "$generate" --seed -1 --prompt x
 expect 2 "seed: '18446744073709551616' must be" "$generate" --seed 18446744073709551616 --prompt x
@@ -31,10 +31,10 @@ expect 2 'no-such-option' "$compare" --no-such-option
 expect 2 'nonsense not in' "$compare" --tune nonsense
 expect 2 'max-gram can only be the last drafter' "$compare" --tune swi --drafters max-gram,small
 expect 2 "two drafters are 'small'" "$compare" --tune time --drafters small,small
-expect 2 "^specula-compare: pipeline 'cascade:a:b:c': the last of three drafters" "$compare" --tune swi --drafters a,b,c
+expect 2 "^specula-compare: pipeline 'cascade@a,b,c': the last of three drafters" "$compare" --tune swi --drafters a,b,c
 expect 2 'an empty name' "$compare" --tune swi --drafters small,,max-gram
-expect 2 "two drafters are 'base'" "$generate" --pipeline vertical:base:base --prompt x
-expect 2 'limits of 3 drafters are 6 numbers' "$compare" --pipelines cascade:base:small:max-gram:limits=4-0-10
+expect 2 "two drafters are 'base'" "$generate" --pipeline vertical@base,base --prompt x
+expect 2 'limits of 3 drafters are 6 numbers' "$compare" --pipelines cascade:limits=4-0-10@base,small,max-gram
 expect 2 "'chain:{2,3': a { without its }" "$compare" --pipelines 'chain:{2,3'
 expect 2 "unknown pipeline 'chian:2'" "$compare" --search 'chian:{2,3}'
 expect 2 "length is 0" "$compare" --search 'chain:{0..2}'
@@ -63,7 +63,7 @@ mkdir "$models"
 ln -s "$whole/medium" "$models/target"
 for name in base small s2d bigram; do ln -s "$whole/$name" "$models/$name"; done
 prompts=$examples/prompts/default.jsonl
-expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain:tiny --prompt x
+expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain@tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
 expect 2 "inputs is 'half', must be full, bf16 or auto" "$compare" --models "$models" --inputs half --pipelines autoregressive
 expect 2 'no prompt' "$generate" --models "$models" --prompt ''
@@ -110,7 +110,7 @@ expect 2 'would leave 2000 tokens, the tokenizer of .*/target has 2048' "${narro
 # A draft with exits is checked as well.
 mkdir "$scratch/exits" "$scratch/exits/s2d" && ln -s "$models/target" "$scratch/exits/target"
 sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/s2d/config.json" >"$scratch/exits/s2d/config.json"
-for pipeline in s2d cost-aware:s2d; do
+for pipeline in chain:4:exits=0.5-0@s2d cost-aware:chain:exits=0.5-0@s2d; do
   expect 2 "that of the draft 's2d' 2000: --cut-vocabulary takes" "$generate" --models "$scratch/exits" --pipeline "$pipeline" --prompt x
   expect 2 "that of the draft 's2d' 2000: --cut-vocabulary takes" "$compare" --models "$scratch/exits" --pipelines "$pipeline"
 done
@@ -131,8 +131,8 @@ text = json.dumps(header).encode()
 open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values + matrix)
 json.dump({**config, "feature_layers": [5, 10]}, open(sys.argv[2] + "/config.json", "w"))
 END
-  expect 0 '^chain:lower:3 ' "$compare" --models "$scratch/heads" --prompts "$prompts" --limit 1 --max-new-tokens 24 --inputs full \
-    --pipelines chain:hass:3,chain:lower:3 --json "$scratch/heads.json"
+  expect 0 '^chain:3@lower ' "$compare" --models "$scratch/heads" --prompts "$prompts" --limit 1 --max-new-tokens 24 --inputs full \
+    --pipelines 'chain:3@hass chain:3@lower' --json "$scratch/heads.json"
   expect 0 '^alike' python3 -c 'import json, sys
 _, one, other = json.load(open(sys.argv[1]))["pipelines"]
 print("alike" if one["acceptance_by_depth"] == other["acceptance_by_depth"] and 0 < one["acceptance"] < 1 else (one, other))' \
@@ -202,45 +202,46 @@ expect 0 'chain:2: 8 tokens' "$generate" --models "$models" --pipeline chain:2 -
 expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
 expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
 expect 0 'dynamic-tree:3:2:12 .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
-  --pipelines cape,beam:3:3,dynamic-tree:3:2:12,cost-aware,cost-aware:dynamic-tree
-expect 0 'cascade:base:small:max-gram .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
-  --pipelines vertical:base:small,cascade:base:small:max-gram
-also 'vertical:base:small .*2/2'
-expect 0 'max-gram: 8 tokens' "$generate" --models "$models" --pipeline max-gram --prompt 'def add(a, b):' --max-new-tokens 8
-expect 0 'vertical:base:small: 8 tokens' "$generate" --models "$models" --pipeline vertical:base:small --prompt 'def add(a, b):' \
+  --pipelines 'cape beam:3:3 dynamic-tree:3:2:12 cost-aware:cape cost-aware:dynamic-tree'
+expect 0 'cascade@base,small,max-gram .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
+  --pipelines 'vertical@base,small cascade@base,small,max-gram'
+also 'vertical@base,small .*2/2'
+expect 0 'max-gram: 8 tokens' "$generate" --models "$models" --pipeline chain:10@max-gram --prompt 'def add(a, b):' --max-new-tokens 8
+expect 0 'vertical@base,small: 8 tokens' "$generate" --models "$models" --pipeline vertical@base,small --prompt 'def add(a, b):' \
   --max-new-tokens 8
-expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal:tiny:small --prompt x
+expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal@tiny,small --prompt x
 
 # Drafts that are conditioned on the target.
-expect 0 'glide+cape .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --pipelines glide,glide+cape,glide+beam4,glide+max-gram,eagle2,hass,cost-aware:dynamic-tree:hass,vertical:glide:small
-for name in glide 'glide+beam4' 'glide+max-gram' eagle2 hass 'vertical:glide:small'; do also "^$name .*2/2"; done
-expect 0 'sampled-chain:hass:3 .*/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --temperature 1 --pipelines hass,sampled-chain:hass:3,sampled-chain:glide:3
-also '^hass .*2/2'
+expect 0 'cape@glide .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --pipelines 'chain@glide cape@glide beam@glide horizontal@glide,max-gram dynamic-tree@eagle dynamic-tree@hass cost-aware:dynamic-tree@hass vertical@glide,small'
+for name in chain@glide 'beam@glide' 'horizontal@glide,max-gram' dynamic-tree@eagle dynamic-tree@hass 'vertical@glide,small'; do also "^$name .*2/2"; done
+expect 0 'chain:3:draw=sampled@hass .*/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --temperature 1 --pipelines 'dynamic-tree@hass chain:3:draw=sampled@hass chain:3:draw=sampled@glide'
+also '^dynamic-tree@hass .*2/2'
 # Drafts that are a part of a model, and chains that learn where to end.
-expect 0 'asd .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --pipelines s2d:2,s2d:3:thresholds=2-0:end=heuristic,asd:4:alike=0.9,adaptive-chain,cost-aware:s2d,cost-aware:asd
-for name in s2d:2 s2d:3:thresholds=2-0:end=heuristic adaptive-chain cost-aware:s2d cost-aware:asd; do also "^$name .*2/2"; done
-expect 0 's2d:2:leave=sample:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --temperature 1 --pipelines s2d:2:leave=sample:draw=sampled,asd:draw=sampled
-expect 0 'static-tree:hass .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --json "$scratch/parts.json" --pipelines static-tree,static-tree:hass,static-tree:glide:choices=0-1-0.0,cascade:base:hass:lenience=5,\
-cascade:glide:hass:max-gram:lenience=2,asd:attention=2-4:mlp=4,s2d:exits=1-3:thresholds=0.4,cape:hass:4:counts=3-2-1-0
-for name in static-tree static-tree:glide:choices=0-1-0.0 cascade:base:hass:lenience=5 cascade:glide:hass:max-gram:lenience=2 \
-  asd:attention=2-4:mlp=4 s2d:exits=1-3:thresholds=0.4 cape:hass:4:counts=3-2-1-0; do also "^$name .*2/2"; done
+expect 0 'layer-skip .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --pipelines 'chain:2:exits=0.5-0@s2d adaptive-chain:3:exits=2-0:end=heuristic@s2d adaptive-chain:4:end=paper:alike=0.9@layer-skip adaptive-chain cost-aware:chain:exits=0.5-0@s2d cost-aware:chain@layer-skip'
+for name in chain:2:exits=0.5-0@s2d adaptive-chain:3:exits=2-0:end=heuristic@s2d adaptive-chain cost-aware:chain:exits=0.5-0@s2d cost-aware:chain@layer-skip; do also "^$name .*2/2"; done
+expect 0 'chain:2:exits=0.5-0:leave=sample:draw=sampled@s2d ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --temperature 1 --pipelines 'chain:2:exits=0.5-0:leave=sample:draw=sampled@s2d adaptive-chain:end=paper:draw=sampled@layer-skip'
+expect 0 'static-tree@hass .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --json "$scratch/parts.json" --pipelines 'static-tree static-tree@hass static-tree:choices=0-1-0.0@glide cascade:lenience=5@base,hass
+  cascade:lenience=2@glide,hass,max-gram adaptive-chain:end=paper:attention=2-4:mlp=4@layer-skip chain:4:exits=0.4-2@s2d cape:4:counts=3-2-1-0@hass'
+for name in static-tree static-tree:choices=0-1-0.0@glide cascade:lenience=5@base,hass cascade:lenience=2@glide,hass,max-gram \
+  adaptive-chain:end=paper:attention=2-4:mlp=4@layer-skip chain:4:exits=0.4-2@s2d cape:4:counts=3-2-1-0@hass; do also "^$name .*2/2"; done
 expect 0 '"acceptance_by_confidence"' cat "$scratch/parts.json"
-expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --temperature 0.8 --pipelines sampled-cascade:base:hass:lenience=3,static-tree:hass:draw=sampled
-expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
-expect 2 "'s2d' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
-expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
+expect 0 'cascade:draw=sampled:lenience=3@base,hass' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --temperature 0.8 --pipelines 'cascade:draw=sampled:lenience=3@base,hass static-tree:draw=sampled@hass'
+expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline adaptive-chain:end=paper:attention=2-99@layer-skip --prompt x
+expect 2 "'s2d': 8 thresholds, must be fewer than its exits, " "$generate" --models "$models" --pipeline chain:4:exits=0.5-2-2-2-2-2-2-2@s2d --prompt x
+expect 2 "pipeline 'chain:small:4' is written 'chain:4@small'" "$generate" --models "$models" --pipeline chain:small:4 --prompt x
+expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline chain:4:exits=0.5@small --prompt x
 expect 2 "'glide' reads the target's keys and values: it does nothing by itself" "$generate" --models "$whole" \
-  --pipeline autoregressive:glide --prompt x
+  --pipeline autoregressive@glide --prompt x
 
 # Intervals, comparisons, categories, given costs.
 expect 0 '^chain:2  *[0-9.]*x \[[0-9.]*, [0-9.]*\] .*' "$compare" --models "$models" --prompts "$prompts" --limit 3 --max-new-tokens 8 \
-  --repeat 2 --pipelines 'chain:{2,3},max-gram:2' --against chain:2 --by-category --costs PW:small=0.02,max-gram=0 --json "$scratch/intervals.json"
+  --repeat 2 --pipelines 'chain:{2,3} chain:2@max-gram' --against chain:2 --by-category --costs PW:small=0.02,max-gram=0 --json "$scratch/intervals.json"
 also '^against chain:2 '
 also '^speedup  *prompts/default (3)'
 also 'SWI by PW'
@@ -250,20 +251,20 @@ done
 expect 0 '^autoregressive  *1.00x  ' "$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4  # one prompt: no interval
 # Searches: on development prompts, reported on others.
 search=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
-expect 0 '^2 prompts to report on, 3 to develop on' "${search[@]}" --dev 3 --dry-run --search 'chain:{small,base}:{2..3}' --pipelines max-gram
-also '^pipeline max-gram'
-also '^search chain:{small,base}:{2..3}: 4 candidates'
-also '^  chain:base:3'
-expect 0 '^  picked chain:small:[23] of 2: .* on 2 development prompts; next chain:small:[23] with' "${search[@]}" --dev 2 \
-  --search 'chain:small:{2,3}' --search 'cascade:base:small:limits={1,2}-0-1' --search-for mat --against 'chain:small:{2,3}' \
+expect 0 '^2 prompts to report on, 3 to develop on' "${search[@]}" --dev 3 --dry-run --search 'chain:{2..3}@{small,base}' --pipelines chain:10@max-gram
+also '^pipeline chain:10@max-gram'
+also '^search chain:{2..3}@{small,base}: 4 candidates'
+also '^  chain:3@base'
+expect 0 '^  picked chain:[23]@small of 2: .* on 2 development prompts; next chain:[23]@small with' "${search[@]}" --dev 2 \
+  --search 'chain:{2,3}@small' --search 'cascade:limits={1,2}-0-1@base,small' --search-for mat --against 'chain:{2,3}@small' \
   --json "$scratch/searched.json"
-also '^against chain:small:[23] '
-also '^chain:small:[23] .*2/2'
-expect 0 '"picked": "chain:small:[23]"' cat "$scratch/searched.json"
+also '^against chain:[23]@small '
+also '^chain:[23]@small .*2/2'
+expect 0 '"picked": "chain:[23]@small"' cat "$scratch/searched.json"
 also '"dev": 2'
 expect 2 'default.jsonl: of 40 prompts, --skip 30 and --dev 10 leave no prompt to report on' "${search[@]}" --skip 30 --search 'chain:{2,3}'
 expect 2 "no prompt is of the category 'poems'" "${search[@]}" --categories poems
-expect 2 'no model .tiny' "${search[@]}" --search 'chain:{small,tiny}' --dry-run
+expect 2 'no model .tiny' "${search[@]}" --search 'chain@{small,tiny}' --dry-run
 head -c 9000 /dev/zero | tr '\0' 'x' >"$scratch/long.txt"
 printf '\n---\nshort\n' >>"$scratch/long.txt"
 expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run
@@ -273,15 +274,15 @@ expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scr
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '
-also '^--- cost-aware:chain:small$'
-expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:small:4
+also '^--- cost-aware:chain@small$'
+expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:4@small
 expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --max-new-tokens 8 --color always
 expect 0 '^--- cost-aware:chain$' "${race[@]}" --max-new-tokens 8 --draft "$models/small"
 
 TERM=xterm "${race[@]}" --max-new-tokens 8 >"$scratch/pipe.out" 2>&1  # no terminal: no escape codes
 expect 0 'speculation: .*same text' cat "$scratch/pipe.out"
 expect 1 '^0$' grep -c "$(printf '\033')" "$scratch/pipe.out"
-expect 0 'speculation: .*, other text.* (prompt 1 from token [0-9]* on)$' "${race[@]}" --max-new-tokens 24 --temperature 1 --pipeline sampled-chain
+expect 0 'speculation: .*, other text.* (prompt 1 from token [0-9]* on)$' "${race[@]}" --max-new-tokens 24 --temperature 1 --pipeline chain:2:draw=sampled
 if command -v python3 >/dev/null; then
   # On a terminal: side by side if it is wide enough and takes escape codes. The screen's contents are not
   # interpreted, only searched.
@@ -299,20 +300,20 @@ except OSError:  # the end, on Linux
     pass
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))' "$@"
   }
-  short=("${race[@]}" --max-new-tokens 8 --pipeline chain:small:4)
-  expect 0 'plain decoding .* | .*chain:small:4' on_terminal 120 env TERM=xterm "${short[@]}"
+  short=("${race[@]}" --max-new-tokens 8 --pipeline chain:4@small)
+  expect 0 'plain decoding .* | .*chain:4@small' on_terminal 120 env TERM=xterm "${short[@]}"
   also 'measured one after the other, shown [0-9]* times slower'
   also 'tokens/s, 8 tokens in [0-9.]* s, done .* | .*tokens/s, 8 tokens in [0-9.]* s, done'
   also '.\[32m'
   also 'speculation: .*x plain decoding (.* tokens/s against .*), same text'
   for narrow in 'on_terminal 90 env TERM=xterm NO_COLOR=1' 'on_terminal 120 env TERM=dumb'; do
     # shellcheck disable=SC2086  # words
-    expect 0 '^--- chain:small:4' $narrow "${short[@]}"
+    expect 0 '^--- chain:4@small' $narrow "${short[@]}"
     also '^speculation: .*same text'
     cp "$scratch/out" "$scratch/narrow.out"
     expect 1 '^0$' grep -c "$(printf '\033')" "$scratch/narrow.out"
   done
-  expect 0 '.\[1m--- chain:small:4' on_terminal 90 env TERM=xterm "${short[@]}"
+  expect 0 '.\[1m--- chain:4@small' on_terminal 90 env TERM=xterm "${short[@]}"
 fi
 
 # Pages: the JSON in them is that of --json, whatever the prompts hold.
@@ -387,8 +388,8 @@ tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tok
 expect 0 'SWI predicted' "$compare" --models "$whole" "${tune[@]:3}" --tune swi --drafters glide,max-gram --dev 1
 expect 2 'no model .tiny' "${tune[@]}" --tune swi --drafters tiny,max-gram
 expect 0 'SWI predicted' "${tune[@]}" --tune time --dev 1
-for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:max-gram cascade:base:small:max-gram; do
-  also "^$name:[a-z0-9=-]* .*2/2"
+for name in chain@base chain@small chain@max-gram cascade@base,max-gram cascade@small,max-gram cascade@base,small,max-gram; do
+  also "^${name%@*}:[a-z0-9=-]*@${name#*@} .*2/2"
 done
 expect 0 'SWI predicted' "${tune[@]}" --tune swi --drafters small,max-gram --pipelines chain:3 --json "$scratch/tuned.json"
 also '^chain:3 .*2/2'
@@ -420,21 +421,21 @@ mkdir "$pack" && ln -s "$models/target" "$pack/target"
 expect 0 '1 documents, .* of 2048 tokens have a next one' "$bigram" --text "$scratch/text.txt" \
   --tokenizer "$models/target/tokenizer.model" --output "$pack/bigram/bigram.json"
 expect 0 '^40 documents' "$bigram" --text "$prompts" --tokenizer "$models/target/tokenizer.model" --output "$pack/bigram/bigram.json"
-table=("$generate" --models "$pack" --pipeline max-gram:bigram=table --prompt 'def add(a, b):' --max-new-tokens 8)
-expect 0 'max-gram:bigram=table: 8 tokens' "${table[@]}"
+table=("$generate" --models "$pack" --pipeline chain:bigram=table@max-gram --prompt 'def add(a, b):' --max-new-tokens 8)
+expect 0 'chain:bigram=table@max-gram: 8 tokens' "${table[@]}"
 sed -i 's/"vocabulary":"[0-9a-f]*"/"vocabulary":"0123456789abcdef"/' "$pack/bigram/bigram.json"
 expect 1 "bigram.json: a table of other tokens than the target's; bigram=text" "${table[@]}"
 printf '{"vocab_size":2,"next":[1,-1]}' >"$pack/bigram/bigram.json"
 expect 1 'bigram.json: a table of 2 tokens, the target has 2048; bigram=text' "${table[@]}"
-table[4]=max-gram
+table[4]=chain@max-gram
 expect 1 'bigram.json: a table of 2 tokens, the target has 2048; bigram=text' "${table[@]}"
-table[4]=max-gram:bigram=text
-expect 0 'max-gram:bigram=text: 8 tokens' "${table[@]}"
-expect 0 'max-gram:bigram=both: 8 tokens' "$generate" --models "$pack" --target "$models/target" \
-  --pipeline max-gram:bigram=both --prompt 'def add(a, b):' --max-new-tokens 8
+table[4]=chain:bigram=text@max-gram
+expect 0 'chain:bigram=text@max-gram: 8 tokens' "${table[@]}"
+expect 0 'chain:bigram=both@max-gram: 8 tokens' "$generate" --models "$pack" --target "$models/target" \
+  --pipeline chain:bigram=both@max-gram --prompt 'def add(a, b):' --max-new-tokens 8
 expect 2 'there is no table of bigrams for this target; write one with specula-bigram' "$generate" --models "$pack" \
-  --target "$models/target" --pipeline max-gram:bigram=table --prompt x
-table[4]=max-gram:bigram=table
+  --target "$models/target" --pipeline chain:bigram=table@max-gram --prompt x
+table[4]=chain:bigram=table@max-gram
 printf '{"vocab_size":2,' >"$pack/bigram/bigram.json"
 expect 1 'bigram.json: ' "${table[@]}"
 expect 2 'text.txt is the file of --text' "$bigram" --text "$scratch/text.txt" --output "$scratch/text.txt"
@@ -454,7 +455,7 @@ if command -v dot >/dev/null; then
 fi
 oddly_named=$scratch/$(printf 'p\377.jsonl')  # no UTF-8
 cp "$prompts" "$oddly_named"
-expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$oddly_named" --limit 2 \
+expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines 'chain:3 chain:2:draw=sampled' --prompts "$prompts" --prompts "$oddly_named" --limit 2 \
   --max-new-tokens 12 --temperature 0.7 --seed 5 --json "$scratch/figures.json"
 for key in identical_to_autoregressive tokens_per_second_with_prefill acceptance_by_depth mat_per_verified_node; do
   expect 0 "\"$key\"" cat "$scratch/figures.json"

@@ -472,9 +472,9 @@ TEST_CASE("c: the median over prompts of the cost of a call in plain decoding of
     return out;
   };
   const std::vector<Outcome> outcomes{plain("autoregressive", {0.010, 0.020, 0.010, 0.0}),
-                                      plain("chain:base", {0.5, 0.5, 0.5, 0.5}),
-                                      plain("autoregressive:base", {0.001, 0.006, 0.09, 0.5}),
-                                      plain("autoregressive:small", {0.003, 0.002, 0.001, 0.5})};
+                                      plain("chain@base", {0.5, 0.5, 0.5, 0.5}),
+                                      plain("autoregressive@base", {0.001, 0.006, 0.09, 0.5}),
+                                      plain("autoregressive@small", {0.003, 0.002, 0.001, 0.5})};
   const CostCoefficients costs = cost_coefficients(outcomes);
   REQUIRE(costs.size() == 2);
   CHECK(costs.at("base") ==

@@ -62,11 +62,11 @@ END
 expect 1 'pages differ' "${pages[@]}" --check
 expect 0 'wrote docs/glide.md' "${pages[@]}"
 "${pages[@]}" --check || failed=1
-expect 0 '^| vanilla draft | `chain:small:5` |' cat "$tree/docs/glide.md"
+expect 0 '^| vanilla draft | `chain:5@small` |' cat "$tree/docs/glide.md"
 also '(benchmarks/paper_glide.json)'
 expect 0 '(docs/benchmarks/paper_main.json)' cat "$tree/README.md"
 expect 0 '^| HASS, chain | .*x \[' cat "$tree/docs/benchmarks/README.md"
-sed -i 's/^| vanilla draft | `chain:small:5` |/& 9.99/' "$tree/docs/glide.md"
+sed -i 's/^| vanilla draft | `chain:5@small` |/& 9.99/' "$tree/docs/glide.md"
 expect 1 '9.99' "${pages[@]}" --check
 sed -i 's/paper: glide -->/paper: poems -->/' "$tree/docs/glide.md"
 expect 1 'no such table: paper: poems' "${pages[@]}" --check

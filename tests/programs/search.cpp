@@ -27,10 +27,10 @@ Figures figures_of(const std::string& name, double speedup, double mat) {
 }  // namespace
 
 TEST_CASE("a search has all expansions of its braces, each once") {
-  const Search search = parse_search("chain:{small,base}:{2..3},max-gram:4,chain:small:2");
-  CHECK(search.candidates == std::vector<std::string>{"chain:small:2", "chain:small:3", "chain:base:2",
-                                                      "chain:base:3", "max-gram:4"});
-  CHECK_THROWS_AS(parse_search("chain:small:{0,2}"), specula::PipelineError);
+  const Search search = parse_search("chain:{2..3}@{small,base} chain:4@max-gram chain:2@small");
+  CHECK(search.candidates == std::vector<std::string>{"chain:2@small", "chain:2@base", "chain:3@small",
+                                                      "chain:3@base", "chain:4@max-gram"});
+  CHECK_THROWS_AS(parse_search("chain:{0,2}@small"), specula::PipelineError);
   CHECK_THROWS_AS(parse_search("chian:{2,3}"), specula::PipelineError);
   CHECK_THROWS_AS(parse_search("chain:{2,3"), UsageError);
 }

@@ -69,12 +69,12 @@ python3 - "$copy" <<'END'
 import json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/main_avx2.json")
 data = json.loads(file.read_text())
-next(p for p in data["pipelines"] if p["name"] == "chain:small:3")["speedup"] = 9.99
+next(p for p in data["pipelines"] if p["name"] == "chain:3@small")["speedup"] = 9.99
 file.write_text(json.dumps(data))
 END
 notices 'a figure of ours that changed'
 grep -q 'the best fixed chain, by a search .* 9.99x \[' "$copy/docs/methods.md"
-grep -q 'the best fixed chain, `chain:small:3`, 9.99x |' "$copy/docs/choosing.md"
+grep -q 'the best fixed chain, `chain:3@small`, 9.99x |' "$copy/docs/choosing.md"
 sed -i -E 's/(\| ASD, [^|]*\| )[0-9.]+x/\19.99x/' "$copy/docs/choosing.md"
 notices 'a figure typed into the decision table'
 
@@ -101,7 +101,7 @@ END
 }
 rm "$copy/docs/benchmarks/main_avx2.json"
 python3 "$root/scripts/pages" >/dev/null
-grep -q 'the best fixed chain, `chain:small:3`, 9.99x |' "$copy/docs/choosing.md"  # what stands there is kept
+grep -q 'the best fixed chain, `chain:3@small`, 9.99x |' "$copy/docs/choosing.md"  # what stands there is kept
 refuses "docs/choosing.md: the table 'choosing' has no figures" 'a table without its figures'
 rm "$copy/docs/benchmarks/paper_spec_bench.json"
 refuses "README.md: 'paper_spec_bench | Max-Gram | speedup | rag' has no figures" 'a sentence without its figures'
@@ -163,14 +163,14 @@ END
 # Which picks are at an end.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
 from runs import at_ends
-assert at_ends("chain:small:{2..10}", "chain:small:10") == ["{2..10}"] and at_ends("chain:small:{2..10}", "chain:small:2") == ["{2..10}"]
-assert at_ends("chain:small:{1..10}", "chain:small:1") == []  # no shorter chain
-assert at_ends("glide+cape:{3,4,5}:fixed={1,2,3}", "glide+cape:4:fixed=1") == ["{1..3}"]  # without any it is a chain
-assert at_ends("glide+cape:{3,4,5}:counts={2-1-0-0,1-0-0-0,0-0-0-0}", "glide+cape:4:counts=0-0-0-0") == []
-assert at_ends("s2d:{2,3,4}:thresholds={0.5,0.7,2}-{0,0.5,0.9}", "s2d:3:thresholds=2-0") == []
-assert at_ends("s2d:{2,3,4}:thresholds={0.5,0.7,2}-{0,0.5,0.9}", "s2d:3:thresholds=0.5-0.9") == ["{0.5..2}", "{0..0.9}"]
-assert at_ends("cascade:a:b:limits={2,4,8}-{0,2,4}-{1,2,4}", "cascade:a:b:limits=4-2-1") == ["{1..4}"]
-assert at_ends("chain:small:{3}", "chain:small:3") == []  # no search
+assert at_ends("chain:{2..10}@small", "chain:10@small") == ["{2..10}"] and at_ends("chain:{2..10}@small", "chain:2@small") == ["{2..10}"]
+assert at_ends("chain:{1..10}@small", "chain:1@small") == []  # no shorter chain
+assert at_ends("cape:{3,4,5}:fixed={1,2,3}@glide", "cape:4:fixed=1@glide") == ["{1..3}"]  # without any it is a chain
+assert at_ends("cape:{3,4,5}:counts={2-1-0-0,1-0-0-0,0-0-0-0}@glide", "cape:4:counts=0-0-0-0@glide") == []
+assert at_ends("chain:{2,3,4}:exits={0.5,0.7,2}-{0,0.5,0.9}@s2d", "chain:3:exits=2-0@s2d") == []
+assert at_ends("chain:{2,3,4}:exits={0.5,0.7,2}-{0,0.5,0.9}@s2d", "chain:3:exits=0.5-0.9@s2d") == ["{0.5..2}", "{0..0.9}"]
+assert at_ends("cascade:limits={2,4,8}-{0,2,4}-{1,2,4}@a,b", "cascade:limits=4-2-1@a,b") == ["{1..4}"]
+assert at_ends("chain:{3}@small", "chain:3@small") == []  # no search
 END
 
 version=$(sed -n 's/^#define SPECULA_VERSION_[A-Z]* //p' "$root/include/specula/version.hpp" | paste -sd.)

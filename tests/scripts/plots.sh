@@ -33,8 +33,8 @@ restore() {
   cp -r "$root/docs/benchmarks" "$root/docs/plots" "$copy/docs"
 }
 peers=$copy/docs/benchmarks/llama_cpp_peers.json
-grep -q '"specula-llama max-gram:2": 1823.2' "$peers"
-sed -i 's/"specula-llama max-gram:2": 1823.2/"specula-llama max-gram:2": 1923.2/' "$peers"
+grep -q '"specula-llama chain:2@max-gram": 1823.2' "$peers"
+sed -i 's/"specula-llama chain:2@max-gram": 1823.2/"specula-llama chain:2@max-gram": 1923.2/' "$peers"
 notices 'a figure that changed' llama_cpp.svg
 sed -i 's/[0-9]\.[0-9]*x</9.99x</' "$copy/docs/plots/speedup.svg"
 notices 'a plot that was edited' speedup.svg
@@ -47,7 +47,7 @@ if ! python3 -c 'import matplotlib' 2>/dev/null && ! /usr/bin/python3 -c 'import
   echo 'note: without matplotlib nothing is drawn'
   exit 0
 fi
-sed -i 's/"specula-llama max-gram:2": 1823.2/"specula-llama max-gram:2": 1923.2/' "$peers"
+sed -i 's/"specula-llama chain:2@max-gram": 1823.2/"specula-llama chain:2@max-gram": 1923.2/' "$peers"
 plots llama_cpp
 grep -q '>1923</text>' "$copy/docs/plots/llama_cpp.svg"
 plots --check

@@ -17,16 +17,29 @@
 
 namespace specula {
 
-/// The rules of AnyRule, by the names of make_pipeline(): Sampling, Rejection, Block, Traversal,
-/// SampleAndMatch, KSeq, GumbelCoupling, Lenient, Typical.
+/// The rules of AnyRule, in the order of kRules.
 enum class RuleName { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
 
+/// A rule by name.
+struct NamedRule {
+  const char* name;     ///< in make_pipeline()'s texts: rule=NAME, or lenient=L
+  const char* summary;  ///< one line for help texts
+};
+
+/// All rules that texts can name.
+inline constexpr std::array kRules{
+    NamedRule{"sampling", "Sampling: match for what was chosen, block on a path, traversal on a tree"},
+    NamedRule{"token", "Rejection: rejection sampling, token by token"},
+    NamedRule{"block", "Block: block verification, of a path as a whole"},
+    NamedRule{"traversal", "Traversal: block verification of trees, from the leaves to the root"},
+    NamedRule{"match", "SampleAndMatch: the target's own draws, accepted as long as they are draft tokens"},
+    NamedRule{"k-seq", "KSeq: of children drawn independently"},
+    NamedRule{"gumbel", "GumbelCoupling: the target's draws with the noise of Draw::shared"},
+    NamedRule{"lenient", "Lenient: rejection sampling that accepts up to L times as often; lossy"},
+    NamedRule{"typical", "Typical: what is likely enough under the target; lossy"}};
+
 /// The name of a rule in make_pipeline()'s texts.
-constexpr const char* name_of(RuleName rule) {
-  constexpr std::array kNames{"sampling", "token",  "block",   "traversal", "match",
-                              "k-seq",    "gumbel", "lenient", "typical"};
-  return kNames[static_cast<std::size_t>(rule)];
-}
+constexpr const char* name_of(RuleName rule) { return kRules[static_cast<std::size_t>(rule)].name; }
 
 namespace detail {
 

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -104,32 +106,60 @@ std::unique_ptr<Pipeline> assemble(AnyModel& target, const ParsedRule& parsed, c
   });
 }
 
-/// Takes the options rule=, lenient= and lossy=. Throws PipelineError for a rule that is not lossless for
-/// proposals of this kind, unless the text has lossy=yes.
+/// The values rule=, lenient= and lossy=.
+inline std::span<const PipelineField> rule_fields() {
+  static const std::string names = [] {
+    std::string all;
+    for (const NamedRule& rule : kRules)
+      if (rule.name != std::string_view("lenient")) all.append(all.empty() ? "" : "|").append(rule.name);
+    return all;
+  }();
+  static const std::array fields{
+      PipelineField{"rule", PipelineField::Kind::word, names.c_str()},
+      PipelineField{"lenient", PipelineField::Kind::number, "1", 1, 1000},
+      PipelineField{"lossy", PipelineField::Kind::word, "no|yes"},
+  };
+  return fields;
+}
+
+/// Reads them. Throws PipelineError for a rule that is not lossless for proposals of this kind, unless the
+/// text has lossy=yes.
 inline ParsedRule parse_rule(PipelineSpec& spec, ProposalKind kind) {
-  static constexpr std::array kRules{
-      RuleName::sampling, RuleName::token,  RuleName::block,  RuleName::traversal, RuleName::match,
-      RuleName::k_seq,    RuleName::gumbel, RuleName::typical};  // lenient has an option of its own
+  spec.know(rule_fields());
   const bool shared = kind == ProposalKind::shared;
-  std::vector<std::string> names;
-  for (const RuleName rule : kRules) names.emplace_back(name_of(rule));
-  const std::string word = spec.choice("rule", shared ? "gumbel" : "sampling", names);
-  const double lenience = spec.option("lenient", 1, 1, 1000);
-  const bool may_be_lossy = spec.choice("lossy", "no", {"yes", "no"}) == "yes";
+  const std::string word = spec.given("rule") ? spec.word("rule") : shared ? "gumbel" : "sampling";
+  const double lenience = spec.number("lenient");
   if (lenience > 1 && shared) spec.fail("lenient is a rule of its own: it does not go with shared noise");
   if (lenience > 1 && word != "sampling")
     spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
-  const auto found = std::find(names.begin(), names.end(), word) - names.begin();
-  const RuleName rule = lenience > 1 ? RuleName::lenient : kRules[static_cast<std::size_t>(found)];
+  RuleName rule = RuleName::lenient;
+  std::string lossless;
+  for (std::size_t i = 0; i < kRules.size(); ++i) {
+    const auto other = static_cast<RuleName>(i);
+    if (lenience <= 1 && word == name_of(other)) rule = other;
+    if (is_lossless(other, kind)) lossless.append(lossless.empty() ? "" : ", ").append(name_of(other));
+  }
   const bool lossy = !is_lossless(rule, kind);
-  if (lossy && !may_be_lossy) {
-    std::string lossless;
-    for (const RuleName other : kRules)
-      if (is_lossless(other, kind)) lossless.append(lossless.empty() ? "" : ", ").append(name_of(other));
+  if (!spec.is("lossy", "yes") && lossy)
     spec.fail((lenience > 1 ? "lenient" : "rule=" + word) + ": " SPECULA_NOT_LOSSLESS " Lossless are " +
               lossless + "; add lossy=yes if a text of another distribution is what you want.");
-  }
   return {rule, lenience, lossy};
+}
+
+/// `shape` over the drafter or stack that `make` returns, under the text's rule.
+template <class S, class Make>
+PipelineFactory factory_for(PipelineSpec& spec, S shape, Make make) {
+  const ParsedRule rule = parse_rule(spec, S::kind);
+  PipelineFactory factory;
+  factory.drafters = spec.drafters();
+  factory.max_nodes = shape.nodes().most;
+  factory.draft_nodes = shape.nodes().held();
+  if (factory.max_nodes > 1025) spec.fail("a proposal of more than 1024 draft tokens");
+  factory.lossy = rule.lossy;
+  factory.build = [=, drafters = spec.drafters()](PipelineModels& models, const SamplingParams& params) {
+    return assemble(models.target(), rule, params, make(models), shape, drafters);
+  };
+  return factory;
 }
 
 }  // namespace detail::pipelines

@@ -14,6 +14,7 @@
 
 #include "specula/base/sampling_params.hpp"
 #include "specula/pipeline/models.hpp"
+#include "specula/pipeline/old_texts.hpp"
 #include "specula/pipeline/run_time_pipeline.hpp"
 #include "specula/pipeline/spec.hpp"
 
@@ -23,7 +24,7 @@ namespace specula {
 struct PipelineFactory {
   std::vector<std::string> drafts;    ///< required models besides the target, run as a whole
   std::vector<std::string> exits;     ///< required models with early exits
-  std::vector<std::string> drafters;  ///< its drafters, best first: models, or kMaxGram, ...
+  std::vector<std::string> drafters;  ///< its drafters, best first, as the text names them
   std::int32_t max_nodes = 1;         ///< of its proposals, root included
   std::int32_t draft_nodes = 1;       ///< maximum in a draft's KV cache besides the context
   bool lossy = false;                 ///< its text does not have the target's distribution
@@ -56,89 +57,150 @@ inline PipelineRoom room_for(std::span<const PipelineFactory> factories, std::si
   return {static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes, nodes};
 }
 
-/// A kind of pipeline that prepare_pipeline() knows.
+/// A shape of the table of pipelines: what its texts may have, and how they are read.
 struct PipelineEntry {
-  const char* name;                           ///< the first part of a pipeline's text
-  const char* usage;                          ///< syntax of the parts after the name
+  const char* name;                           ///< as texts have it
+  std::span<const PipelineField> fields;      ///< its values, sizes first
   const char* summary;                        ///< one line for help texts
-  PipelineFactory (*prepare)(PipelineSpec&);  ///< reads the parts
-  /// The same for cost-aware:NAME; null if there is none.
-  PipelineFactory (*prepare_cost_aware)(PipelineSpec&) = nullptr;
+  const char* drafters;                       ///< those of a text that names none; empty: none
+  std::size_t least_drafters;                 ///< number of drafters, at least
+  std::size_t most_drafters;                  ///< number of drafters, at most
+  bool copies;                                ///< whether the last drafter may copy, as max-gram does
+  bool cost_aware;                            ///< whether texts may begin with cost-aware:
+  PipelineFactory (*prepare)(PipelineSpec&);  ///< reads the values
+
+  std::string usage() const;  ///< how its texts are written, with all that is optional in brackets
 };
 
-inline constexpr char kDefaultDraft[] = "small";     ///< the draft where none is named
-inline constexpr const char* kMaxGram = "max-gram";  ///< a drafter without a model
-// Drafts of the pack that are conditioned on the target.
-inline constexpr char kGlide[] = "glide",           ///< on its keys and values
-    kEagle[] = "eagle",                             ///< on its features
-    kHass[] = "hass";                               ///< on its features
-inline constexpr char kEarlyExitDraft[] = "s2d";    ///< a draft with exits
-inline constexpr char kTheTarget[] = "the target";  ///< the target as its own draft
+/// A kind of drafter of the table of drafters.
+struct PipelineDrafter {
+  const char* name;                       ///< as texts have it after the @; empty: the name of a model
+  std::span<const PipelineField> fields;  ///< the values that it adds to a text
+  const char* summary;                    ///< one line for help texts
+};
+
+inline constexpr char kDefaultDraft[] = "small";          ///< the draft where none is named
+inline constexpr char kMaxGram[] = "max-gram";            ///< a drafter that copies from the text
+inline constexpr char kPromptLookup[] = "prompt-lookup";  ///< the same with fewer options
+inline constexpr char kLayerSkip[] = "layer-skip";        ///< the target without some of its blocks
 /// Default pipeline of the programs with the pack: the fastest of those that the section `main` of
 /// scripts/paper_tables searches.
-inline constexpr char kDefaultPipeline[] = "cost-aware:chain:small";
+inline constexpr char kDefaultPipeline[] = "cost-aware:chain@small";
 /// The same with a target or draft of the user's own: a chain of that draft.
 inline constexpr char kDefaultDraftPipeline[] = "cost-aware:chain";
-/// Draft tokens of a greedy chain, chosen by benchmarks on the shipped prompts and models. Without a given
-/// length it also ends after a draft token of low confidence.
-inline constexpr std::int32_t kDefaultChainLength = 4;
-inline constexpr double kDefaultExit = 0.6;  ///< threshold of the confidence after which that chain ends
-inline constexpr std::int32_t kDefaultSampledChainLength = 2;  ///< draft tokens of a sampled chain
 
 namespace detail {
 
-/// All pipelines. Defined by make_pipeline.hpp, which one file of a program includes; the other files link to
+/// The tables. Defined by make_pipeline.hpp, which one file of a program includes; the other files link to
 /// its instantiation.
 template <class Library>
 struct CompiledPipelines {
   static std::span<const PipelineEntry> entries();
+  static std::span<const PipelineDrafter> drafters();
+  static std::string rules();
 };
 extern template struct CompiledPipelines<void>;
 
+/// "[:LENGTH=4][:draw=greedy|sampled]"
+inline std::string usage_of(std::span<const PipelineField> fields) {
+  std::string text;
+  for (const PipelineField& field : fields) {
+    std::string name = field.name;
+    if (field.kind == PipelineField::Kind::size)
+      for (char& c : name) c = c == '-' ? '_' : static_cast<char>(c - 'a' + 'A');
+    text.append("[:").append(name).append("=").append(*field.fallback ? field.fallback : "...").append("]");
+  }
+  return text;
+}
+
+inline bool is_copying(const std::string& drafter) { return drafter == kMaxGram || drafter == kPromptLookup; }
+
+/// Throws PipelineError unless the shape takes these drafters, and cost-aware: where it is written.
+inline void check_drafters(const PipelineSpec& spec, const PipelineEntry& entry) {
+  const auto& names = spec.drafters();
+  if (names.size() < entry.least_drafters || names.size() > entry.most_drafters)
+    spec.fail(number(names.size()) + " drafters, must be " + number(entry.least_drafters) +
+              (entry.least_drafters == entry.most_drafters ? "" : " to " + number(entry.most_drafters)));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (is_copying(names[i]) && !entry.copies) spec.fail(names[i] + " does not draft for " + entry.name);
+    if (is_copying(names[i]) && i + 1 < names.size())
+      spec.fail(names[i] + " can only be the last drafter: it cannot review");
+    if (names[i] == kLayerSkip && entry.most_drafters != 1)
+      spec.fail(names[i] + " does not draft for " + entry.name);
+    for (std::size_t j = 0; j < i; ++j)  // one model holds one text
+      if (names[j] == names[i]) spec.fail("two drafters are '" + names[i] + "'");
+  }
+  if (names.size() == 3 && !is_copying(names.back()))
+    spec.fail("the last of three drafters must be max-gram or prompt-lookup");
+  if (spec.cost_aware() && !entry.cost_aware)
+    spec.fail(std::string("cost-aware does not go with ") + entry.name);
+}
+
 }  // namespace detail
 
-/// All pipelines of prepare_pipeline().
+inline std::string PipelineEntry::usage() const {
+  const std::string drafters_or = *drafters ? drafters : "DRAFTER";
+  return (cost_aware ? "[cost-aware:]" : "") + std::string(name) + detail::usage_of(fields) + "[@" +
+         drafters_or + "]";
+}
+
+/// All shapes of prepare_pipeline().
 inline std::span<const PipelineEntry> pipeline_entries() {
   return detail::CompiledPipelines<void>::entries();
 }
+/// All kinds of drafters of prepare_pipeline().
+inline std::span<const PipelineDrafter> pipeline_drafters() {
+  return detail::CompiledPipelines<void>::drafters();
+}
 
-/// The grammar and the known pipelines, one line per pipeline, for help texts.
+/// Shapes, drafters and rules, for help texts.
 inline std::string pipeline_help() {
-  std::string text, shapes;
-  for (const auto& entry : pipeline_entries()) {
-    text += std::string("  ") + entry.usage + "\n      " + entry.summary + "\n";
-    if (entry.prepare_cost_aware) shapes.append(shapes.empty() ? "" : ", ").append(entry.name);
-  }
-  return text + "  SHAPE of cost-aware is one of " + shapes + ".\n" +
-         "  Where a rule R is not lossless for the proposals, as typical and lenient=L never are, lossy=yes "
-         "lets "
-         "it pass.\n";
+  std::string text =
+      "  [cost-aware:]SHAPE[:SIZE...][:KEY=VALUE...][@DRAFTER[,DRAFTER...]], with these shapes, their values "
+      "and "
+      "drafters if none are given:\n";
+  for (const auto& entry : pipeline_entries())
+    text += "  " + entry.usage() + "\n      " + entry.summary + "\n";
+  text += "  cost-aware: as large as pays by the measured cost of nodes\n";
+  for (const auto& drafter : pipeline_drafters())
+    text += std::string("  @") + (*drafter.name ? drafter.name : "MODEL") + " with " +
+            detail::usage_of(drafter.fields) + "\n      " + drafter.summary + "\n";
+  return text + detail::CompiledPipelines<void>::rules();
 }
 
 /// Throws PipelineError if `text` names no known pipeline, that pipeline does not accept its parts, or its
 /// rule is not lossless for its proposals and the text lacks lossy=yes.
 inline PipelineFactory prepare_pipeline(std::string_view text) {
+  if (const std::string renamed = detail::renamed_pipeline(text); !renamed.empty())
+    throw PipelineError("pipeline " + detail::quoted(text) + " is written " + detail::quoted(renamed));
   PipelineSpec spec(text);
-  for (const auto& entry : pipeline_entries())
-    if (spec.name() == entry.name) {
-      PipelineFactory factory = entry.prepare(spec);
-      spec.done(entry.usage);
-      factory.build = [build = std::move(factory.build), spec](PipelineModels& models,
-                                                               const SamplingParams& params) {
-        try {
-          return build(models, params);
-        } catch (const PipelineError& error) {
-          spec.fail(error.what());
-        }
-      };
-      return factory;
-    }
   std::vector<std::string> names;
-  for (const auto& entry : pipeline_entries()) names.emplace_back(entry.name);
-  throw PipelineError(unknown_pipeline(spec.text(), spec.name(), names));
+  for (const auto& entry : pipeline_entries()) {
+    names.emplace_back(entry.name);
+    if (spec.shape() != entry.name) continue;
+    if (spec.drafters().empty() && *entry.drafters) spec.draft_by(entry.drafters);
+    detail::check_drafters(spec, entry);
+    spec.know(entry.fields);
+    PipelineFactory factory = entry.prepare(spec);
+    spec.done(entry.usage());
+    factory.build = [build = std::move(factory.build), spec](PipelineModels& models,
+                                                             const SamplingParams& params) {
+      try {
+        return build(models, params);
+      } catch (const PipelineError& error) {
+        spec.fail(error.what());
+      }
+    };
+    return factory;
+  }
+  std::string message = "unknown pipeline " + detail::quoted(spec.text());
+  const char* before = "; the nearest are ";
+  for (const std::string& closest : nearest(spec.shape(), names, 3))
+    message += std::exchange(before, ", ") + closest;
+  throw PipelineError(message);
 }
 
-/// The pipeline that `text` names, for example "cost-aware:chain:small:4". The models are referenced and must
+/// The pipeline that `text` names, for example "cost-aware:chain:4@small". The models are referenced and must
 /// outlive it. Throws as prepare_pipeline(), PipelineError naming the pipeline if a model does not support
 /// it, and what Speculator's constructor throws.
 inline std::unique_ptr<Pipeline> make_pipeline(std::string_view text, PipelineModels& models,

@@ -1,4 +1,4 @@
-// Grammar of pipeline names, such as chain:small:6:exit=0.3, and the error in one.
+// Grammar of pipelines' texts, such as chain:6:exit=0.3@small, and the error in one.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <iterator>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -25,14 +26,23 @@ class PipelineError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// NAME followed by parts, each after a colon:
-///
-///   a word           a model of the pack, or a word that the pipeline knows          chain:small
-///   a whole number   a size: length, width, ...                                      chain:small:6
-///   key=value        an option                                                       chain:small:6:exit=0.3
-///
-/// Words, numbers and options each keep their order; between the three kinds the order does not matter. A
-/// pipeline takes the parts that it knows and calls done(), which throws for the rest. Numbers are read alike
+/// A value that a text may give: a size, by its place, or a key with its value.
+struct PipelineField {
+  /// What a value is: sizes come by their place, the others as key=value. Dashes separate the values of a
+  /// list, points those of a path in a list of paths.
+  enum class Kind { size, whole, number, word, wholes, numbers, paths };
+
+  const char* name;      ///< the key
+  Kind kind;             ///< how the value is read
+  const char* fallback;  ///< the value if none is given; of a word all, the fallback first: "no|yes"
+  double low = 0;        ///< least number
+  double high = 0;       ///< largest number
+  std::size_t most = 1;  ///< values of a list, at most
+  const char* if_cost_aware = nullptr;  ///< the value if none is given after cost-aware:, if it is another
+};
+
+/// The parts of a text, [cost-aware:]SHAPE[:SIZE]*[:KEY=VALUE]*[@DRAFTER[,DRAFTER]*]. Values are read by the
+/// names of fields that know() has added; done() throws for those that were not read. Numbers are read alike
 /// in every locale: digits, a point, an exponent; no blanks, no hexadecimal digits.
 class PipelineSpec {
  public:
@@ -43,54 +53,57 @@ class PipelineSpec {
   /// kMaxLength.
   explicit PipelineSpec(std::string_view text);
 
-  const std::string& text() const { return text_; }  ///< as it was given
-  const std::string& name() const { return name_; }  ///< the part before the first colon
+  const std::string& text() const { return text_; }    ///< as it was given
+  bool cost_aware() const { return cost_aware_; }      ///< whether it begins with cost-aware:
+  const std::string& shape() const { return shape_; }  ///< the shape's name
+  const std::vector<std::string>& drafters() const { return drafters_; }  ///< those after the @
 
-  /// The next word, or `fallback` if there is none.
-  std::string word(const std::string& fallback);
-  /// The next number, or `fallback`. Throws PipelineError outside [low, high].
-  std::int32_t size(const char* what, std::int32_t fallback, std::int32_t low, std::int32_t high);
-  /// The value of an option, or `fallback`. Throws PipelineError if it is no number in [low, high].
-  double option(const std::string& key, double fallback, double low, double high);
-  /// The same for a whole number.
-  std::int32_t count(const std::string& key, std::int32_t fallback, std::int32_t low, std::int32_t high);
-  /// The value of an option whose values are words, or `fallback`. Throws PipelineError if it is not among
-  /// `allowed`.
-  std::string choice(const std::string& key, const std::string& fallback,
-                     const std::vector<std::string>& allowed);
-  /// Sizes with dashes between them, as in widths=4-2-1, or `fallback`. Throws PipelineError if there are more
-  /// than `most` of them or one is outside [low, high].
-  std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& fallback,
-                                  std::size_t most, std::int32_t low, std::int32_t high);
-  /// The same for numbers with a point, as in thresholds=0.5-0.7.
-  std::vector<float> numbers(const std::string& key, const std::vector<float>& fallback, std::size_t most,
-                             double low, double high);
-  /// Lists of whole numbers from 0 to `high`: points between the numbers of a list, dashes between lists, as
-  /// in choices=0-1-0.0; or `fallback`. Throws PipelineError as sizes() does.
-  std::vector<std::vector<std::int32_t>> paths(const std::string& key,
-                                               const std::vector<std::vector<std::int32_t>>& fallback,
-                                               std::size_t most, std::int32_t high);
-  /// The first word that is among `allowed`, at any place, or `fallback`. For words that are not models.
-  std::string keyword(const std::string& fallback, const std::vector<std::string>& allowed);
-  /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
+  /// Sets the drafters of a text that names none, with commas between them.
+  void draft_by(std::string_view drafters);
+  /// Adds fields that the text may have. They must outlive this.
+  void know(std::span<const PipelineField> fields) {
+    known_.insert(known_.end(), fields.begin(), fields.end());
+  }
+  /// Whether the text gives the field a value.
+  bool given(std::string_view name) { return find(field(name)) != nullptr; }
+  /// A whole number. Throws PipelineError, as the following do, if the value is none or out of the field's
+  /// range.
+  std::int32_t whole(std::string_view name);
+  double number(std::string_view name);     ///< a number
+  std::string word(std::string_view name);  ///< one of the field's words
+  bool is(std::string_view name, std::string_view word) { return this->word(name) == word; }  ///< that word
+  std::vector<std::int32_t> wholes(std::string_view name);  ///< whole numbers, as in widths=4-2-1
+  std::vector<float> numbers(std::string_view name);        ///< numbers, as in thresholds=0.5-0.7
+  /// Lists of whole numbers, as in choices=0-1-0.0.
+  std::vector<std::vector<std::int32_t>> paths(std::string_view name);
+  /// Throws PipelineError naming a part that no call has read; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
   /// Throws PipelineError with the pipeline's text and `what`, each cut where it is long.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
-  bool take(const std::string& key, std::string& value);
+  struct Value {
+    std::string text;
+    bool read = false;
+  };
+  struct Option {
+    std::string key;
+    Value value;
+  };
 
-  std::string text_, name_;
-  std::vector<std::string> known_;  // options that calls have read
-  std::deque<std::string> words_;
-  std::deque<std::int32_t> sizes_;
-  std::vector<std::pair<std::string, std::string>> options_;
+  const PipelineField& field(std::string_view name) const;
+  Value* find(const PipelineField& field);
+  /// The field's text, given or not; it counts as read.
+  std::string take(const PipelineField& field);
+
+  std::string text_, shape_;
+  bool cost_aware_ = false;
+  std::vector<PipelineField> known_;
+  std::vector<Value> sizes_;
+  std::vector<Option> options_;
+  std::vector<std::string> drafters_;
 };
-
-/// The error message for a pipeline `text` whose name is not among `names`.
-std::string unknown_pipeline(const std::string& text, const std::string& name,
-                             const std::vector<std::string>& names);
 
 namespace detail {
 
@@ -124,17 +137,18 @@ inline std::string quoted(std::string_view text) {
 }
 
 /// Whether `text` is a number and nothing else; if so, sets `number` to it.
-inline bool read_number(std::string_view text, double& number) {
+template <class T>
+bool read_number(std::string_view text, T& number) {
   const char* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);
   return !text.empty() && read.ec == std::errc() && read.ptr == end;
 }
 
-/// Whether `text` is a whole number in [low, high]; if so, sets `number` to it.
-inline bool read_whole(const std::string& text, std::int32_t low, std::int32_t high, std::int32_t& number) {
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size() && number >= low &&
-         number <= high;
+inline bool is_size(std::string_view part) { return part.find_first_not_of("0123456789") == part.npos; }
+
+/// "1 to 64"
+inline std::string range_of(const PipelineField& field) {
+  return number(field.low) + " to " + number(field.high);
 }
 
 }  // namespace detail
@@ -146,171 +160,160 @@ inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text.substr(0, 
   if (const auto bad = std::find_if(text.begin(), text.end(), detail::is_control); bad != text.end())
     fail("byte " + detail::number(bad - text.begin()) + " is " +
          detail::number(static_cast<int>(static_cast<unsigned char>(*bad))) + ", a control character");
-  const auto parts = detail::split(text, ':');
-  name_ = parts[0];
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    const std::string& part = parts[i];
+  if (const auto at = text.find('@'); at != text.npos) {
+    drafters_ = detail::split(text.substr(at + 1), ',');
+    for (const std::string& name : drafters_)
+      if (name.empty() || name.find_first_of("@:=") != name.npos)
+        fail(detail::quoted(name) + " is no drafter");
+    text = text.substr(0, at);
+  }
+  auto parts = detail::split(text, ':');
+  cost_aware_ = parts.size() > 1 && parts[0] == "cost-aware";
+  if (cost_aware_) parts.erase(parts.begin());
+  shape_ = parts[0];
+  for (const std::string& part : std::span(parts).subspan(1)) {
     if (part.empty()) fail("a part is empty");
     if (const auto equals = part.find('='); equals != std::string::npos) {
       if (equals == 0 || equals + 1 == part.size()) fail(detail::quoted(part) + " is not key=value");
-      options_.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-    } else if (part.find_first_not_of("0123456789") == std::string::npos) {
-      std::int32_t number = 0;
-      if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
-        fail(detail::cut(part, detail::kMaxQuoted) + " is too large");
-      sizes_.push_back(number);
+      options_.push_back({part.substr(0, equals), {part.substr(equals + 1)}});
+    } else if (detail::is_size(part)) {
+      sizes_.push_back({part});
     } else {
-      words_.push_back(part);
+      fail(detail::quoted(part) + " is neither a size nor key=value; drafters come after an @");
     }
   }
 }
+
+inline void PipelineSpec::draft_by(std::string_view drafters) { drafters_ = detail::split(drafters, ','); }
 
 inline void PipelineSpec::fail(const std::string& what) const {
   constexpr std::size_t kMaxSaid = 1000;
   throw PipelineError("pipeline " + detail::quoted(text_) + ": " + detail::cut(what, kMaxSaid));
 }
 
-inline std::string PipelineSpec::word(const std::string& fallback) {
-  if (words_.empty()) return fallback;
-  std::string first = std::move(words_.front());
-  words_.pop_front();
-  return first;
-}
-
-inline std::int32_t PipelineSpec::size(const char* what, std::int32_t fallback, std::int32_t low,
-                                       std::int32_t high) {
-  if (sizes_.empty()) return fallback;
-  const std::int32_t first = sizes_.front();
-  sizes_.pop_front();
-  if (first < low || first > high)
-    fail(std::string(what) + " is " + std::to_string(first) + ", must be " + std::to_string(low) + " to " +
-         std::to_string(high));
-  return first;
-}
-
-inline bool PipelineSpec::take(const std::string& key, std::string& value) {
-  known_.push_back(key);
+inline const PipelineField& PipelineSpec::field(std::string_view name) const {
   const auto found =
-      std::find_if(options_.begin(), options_.end(), [&](const auto& o) { return o.first == key; });
-  if (found == options_.end()) return false;
-  value = found->second;
-  options_.erase(found);
-  return true;
+      std::find_if(known_.begin(), known_.end(), [&](const auto& f) { return f.name == name; });
+  if (found == known_.end()) throw std::logic_error("PipelineSpec: no field '" + std::string(name) + "'");
+  return *found;
 }
 
-inline double PipelineSpec::option(const std::string& key, double fallback, double low, double high) {
-  std::string text;
-  if (!take(key, text)) return fallback;
+inline PipelineSpec::Value* PipelineSpec::find(const PipelineField& field) {
+  if (field.kind == PipelineField::Kind::size) {
+    std::size_t place = 0;
+    for (const PipelineField& other : known_) {
+      if (other.kind != PipelineField::Kind::size) continue;
+      if (std::string_view(other.name) == field.name) break;
+      ++place;
+    }
+    return place < sizes_.size() ? &sizes_[place] : nullptr;
+  }
+  const auto found =
+      std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.key == field.name; });
+  return found == options_.end() ? nullptr : &found->value;
+}
+
+inline std::string PipelineSpec::take(const PipelineField& field) {
+  if (Value* const found = find(field)) {
+    found->read = true;
+    return found->text;
+  }
+  const std::string_view fallback = cost_aware_ && field.if_cost_aware ? field.if_cost_aware : field.fallback;
+  return std::string(field.kind == PipelineField::Kind::word ? fallback.substr(0, fallback.find('|'))
+                                                             : fallback);
+}
+
+inline double PipelineSpec::number(std::string_view name) {
+  const PipelineField& own = field(name);
+  const std::string text = take(own);
   double value = 0;
-  if (!detail::read_number(text, value)) fail(key + " is " + detail::quoted(text) + ", must be a number");
-  if (!(value >= low && value <= high))
-    fail(key + " is " + detail::number(value) + ", must be " + detail::number(low) + " to " +
-         detail::number(high));
+  if (!detail::read_number(text, value))
+    fail(own.name + (" is " + detail::quoted(text)) + ", must be a number");
+  if (!(value >= own.low && value <= own.high))
+    fail(own.name + (" is " + detail::number(value)) + ", must be " + detail::range_of(own));
   return value;
 }
 
-inline std::int32_t PipelineSpec::count(const std::string& key, std::int32_t fallback, std::int32_t low,
-                                        std::int32_t high) {
-  const double value = option(key, fallback, low, high);
-  if (value != std::floor(value)) fail(key + " is " + detail::number(value) + ", must be a whole number");
+inline std::int32_t PipelineSpec::whole(std::string_view name) {
+  const double value = number(name);
+  if (value != std::floor(value))
+    fail(std::string(name) + " is " + detail::number(value) + ", must be a whole number");
   return static_cast<std::int32_t>(value);
 }
 
-inline std::string PipelineSpec::choice(const std::string& key, const std::string& fallback,
-                                        const std::vector<std::string>& allowed) {
-  std::string text;
-  if (!take(key, text)) return fallback;
-  if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
-  std::string all;
-  for (const std::string& word : allowed) all.append(all.empty() ? "" : ", ").append(word);
-  fail(key + " is " + detail::quoted(text) + ", must be one of " + all);
+inline std::string PipelineSpec::word(std::string_view name) {
+  const PipelineField& own = field(name);
+  std::string text = take(own), all;
+  for (const std::string& word : detail::split(own.fallback, '|')) {
+    if (text == word) return text;
+    all.append(all.empty() ? "" : ", ").append(word);
+  }
+  fail(own.name + (" is " + detail::quoted(text)) + ", must be one of " + all);
 }
 
-inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
-                                                     const std::vector<std::int32_t>& fallback,
-                                                     std::size_t most, std::int32_t low, std::int32_t high) {
-  std::string text;
-  if (!take(key, text)) return fallback;
-  std::vector<std::int32_t> out;
+inline std::vector<float> PipelineSpec::numbers(std::string_view name) {
+  const PipelineField& own = field(name);
+  const std::string text = take(own);
+  std::vector<float> out;
+  if (text.empty()) return out;
   for (const std::string& part : detail::split(text, '-')) {
-    std::int32_t number = 0;
-    if (!detail::read_whole(part, low, high, number))
-      fail(key + " is " + detail::quoted(text) + ", must be numbers from " + std::to_string(low) + " to " +
-           std::to_string(high) + " with dashes between them");
-    out.push_back(number);
+    double number = 0;
+    if (!detail::read_number(part, number) || !(number >= own.low && number <= own.high))
+      fail(own.name + (" is " + detail::quoted(text)) + ", must be numbers from " + detail::range_of(own) +
+           " with dashes between them");
+    out.push_back(static_cast<float>(number));
   }
-  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  if (out.size() > own.most) fail(own.name + (" has more than " + detail::number(own.most)) + " numbers");
   return out;
 }
 
-inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
-    const std::string& key, const std::vector<std::vector<std::int32_t>>& fallback, std::size_t most,
-    std::int32_t high) {
-  std::string text;
-  if (!take(key, text)) return fallback;
+inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(std::string_view name) {
+  const PipelineField& own = field(name);
+  const std::string text = take(own);
+  const bool nested = own.kind == PipelineField::Kind::paths;
   std::vector<std::vector<std::int32_t>> out;
+  if (text.empty()) return out;
   for (const std::string& path : detail::split(text, '-')) {
     out.emplace_back();
-    for (const std::string& part : detail::split(path, '.')) {
+    for (const std::string& part : nested ? detail::split(path, '.') : std::vector{path}) {
       std::int32_t number = 0;
-      if (!detail::read_whole(part, 0, high, number))
-        fail(key + " is " + detail::quoted(text) +
-             ", must be paths with dashes between them, each of numbers from 0 to " + std::to_string(high) +
-             " with points between them");
+      if (!detail::read_number(part, number) || number < own.low || number > own.high)
+        fail(own.name + (" is " + detail::quoted(text)) + ", must be " +
+             (nested ? "paths with dashes between them, each of numbers from " + detail::range_of(own) +
+                           " with points between them"
+                     : "numbers from " + detail::range_of(own) + " with dashes between them"));
       out.back().push_back(number);
     }
   }
-  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " paths");
+  if (out.size() > own.most)
+    fail(own.name + (" has more than " + detail::number(own.most)) + (nested ? " paths" : " numbers"));
   return out;
 }
 
-inline std::vector<float> PipelineSpec::numbers(const std::string& key, const std::vector<float>& fallback,
-                                                std::size_t most, double low, double high) {
-  std::string text;
-  if (!take(key, text)) return fallback;
-  std::vector<float> out;
-  for (const std::string& part : detail::split(text, '-')) {
-    double number = 0;
-    if (!detail::read_number(part, number) || !(number >= low && number <= high))
-      fail(key + " is " + detail::quoted(text) + ", must be numbers from " + detail::number(low) + " to " +
-           detail::number(high) + " with dashes between them");
-    out.push_back(static_cast<float>(number));
-  }
-  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+inline std::vector<std::int32_t> PipelineSpec::wholes(std::string_view name) {
+  std::vector<std::int32_t> out;
+  for (const auto& path : paths(name)) out.push_back(path.front());
   return out;
-}
-
-inline std::string PipelineSpec::keyword(const std::string& fallback, const std::vector<std::string>& allowed) {
-  for (auto word = words_.begin(); word != words_.end(); ++word)
-    if (std::find(allowed.begin(), allowed.end(), *word) != allowed.end()) {
-      std::string found = std::move(*word);
-      words_.erase(word);
-      return found;
-    }
-  return fallback;
 }
 
 inline void PipelineSpec::done(const std::string& usage) const {
   const auto unknown = [&](const std::string& part) {
     fail("does not know what to do with " + detail::quoted(part) + "; it is written " + usage);
   };
-  if (!words_.empty()) unknown(words_.front());
-  if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
-  if (options_.empty()) return;
-  const auto& [key, value] = options_.front();
-  const auto closest = nearest(key, known_, 1);
-  if (!closest.empty() && closest.front() != key && edit_distance(key, closest.front()) <= 2)
-    fail("has no option " + detail::quoted(key) + ", is " +
-         detail::cut(closest.front() + "=" + value, detail::kMaxQuoted) + " meant? It is written " + usage);
-  unknown(key + "=" + value);
-}
-
-inline std::string unknown_pipeline(const std::string& text, const std::string& name,
-                                    const std::vector<std::string>& names) {
-  std::string message = "unknown pipeline " + detail::quoted(text);
-  const char* before = "; the nearest are ";
-  for (const std::string& closest : nearest(name, names, 3)) message += std::exchange(before, ", ") + closest;
-  return message;
+  for (const Value& size : sizes_)
+    if (!size.read) unknown(size.text);
+  std::vector<std::string> keys;
+  for (const PipelineField& own : known_)
+    if (own.kind != PipelineField::Kind::size) keys.emplace_back(own.name);
+  for (const auto& [key, value] : options_) {
+    if (value.read) continue;
+    const auto closest = nearest(key, keys, 1);
+    if (!closest.empty() && closest.front() != key && edit_distance(key, closest.front()) <= 2)
+      fail("has no option " + detail::quoted(key) + ", is " +
+           detail::cut(closest.front() + "=" + value.text, detail::kMaxQuoted) + " meant? It is written " +
+           usage);
+    unknown(key + "=" + value.text);
+  }
 }
 
 }  // namespace specula

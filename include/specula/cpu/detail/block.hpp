@@ -68,8 +68,8 @@ class Batch {
   TeamProduct<Real> product;
   std::span<const BatchToken> tokens;
   std::int32_t base = 0, end = 0;  // slots that every token sees, and slots in use
-  Activations<Real> hidden, normed,
-      added;  // (batch, hidden): the residual stream, a block's input and output
+  // (batch, hidden): the residual stream, a block's input and output
+  Activations<Real> hidden, normed, added;
 
  private:
   std::int32_t size_;
