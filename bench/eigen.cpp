@@ -16,7 +16,6 @@
 
 #include <specula/cpu/detail/bf16_product.hpp>
 #include <specula/cpu/detail/elementwise.hpp>
-#include <specula/cpu/detail/large_batch_product.hpp>
 #include <specula/cpu/detail/panel_product.hpp>
 #include <specula/cpu/inputs.hpp>
 #include <specula/cpu/panel_matrix.hpp>
@@ -82,13 +81,6 @@ void rounded(benchmark::State& state) {
     product.run(w.bf16_panels(0), w.panels(), w.cols(), io, tokens);
   });
 }
-/// What a Llama does with large_batch_from: expands 128 rows of weights at a time.
-void expanded(benchmark::State& state) {
-  detail::LargeBatchProduct<float> product(kMaxCols);
-  products(state, [&](const auto& w, detail::Columns<float> io, std::int32_t tokens) {
-    product.run(w, 0, w.panels(), io, tokens);
-  });
-}
 /// Eigen's product of weights that are floats in memory, four bytes each.
 void whole(benchmark::State& state) {
   const Eigen::Index tokens = state.range(0);
@@ -110,7 +102,6 @@ void tokens(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK_CAPTURE(panels, best, best_isa())->Apply(tokens);
 BENCHMARK_CAPTURE(panels, portable, Isa::portable)->Apply(tokens);
 BENCHMARK(rounded)->Apply(tokens);
-BENCHMARK(expanded)->Apply(tokens);
 BENCHMARK(whole)->Apply(tokens);
 
 // ---- between the products: one vector

@@ -266,10 +266,9 @@ def eigen(page):
         at = {name: run["cpu_time"] for name, run in of.items()}
         for n in (16, 256, 1024):
             ours, rounded = at[f"panels/best/tokens:{n}"], at.get(f"rounded/tokens:{n}")
-            for how, name in (("bfloat16 weights", "expanded"), ("float weights", "whole")):
-                its = at[f"{name}/tokens:{n}"]
-                out.append([f"products of a layer, {n} tokens, {how}", compiled, f"{ours:.0f} us", f"{its:.0f} us", f"{its / ours:.2f}x",
-                            f"{its / at[f'panels/portable/tokens:{n}']:.2f}x", f"{its / rounded:.2f}x" if rounded else ""])
+            its = at[f"whole/tokens:{n}"]
+            out.append([f"products of a layer, {n} tokens", compiled, f"{ours:.0f} us", f"{its:.0f} us", f"{its / ours:.2f}x",
+                        f"{its / at[f'panels/portable/tokens:{n}']:.2f}x", f"{its / rounded:.2f}x" if rounded else ""])
         for name, sizes in (("rms_norm", (384, 4096)), ("swiglu", (1024, 11008)), ("softmax", (256, 1024))):
             for size in sizes:
                 ours, its = at[f"{name}/ours/size:{size}"], at[f"{name}/eigen/size:{size}"]

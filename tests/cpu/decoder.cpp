@@ -105,13 +105,9 @@ Row<Real> one_by_one(std::shared_ptr<const DecoderWeights<Real>> weights, const 
   return row(model, 0);
 }
 
-/// Bitwise in float; to 1e-10 in double.
 template <class Real>
 bool same(const Row<Real>& a, const Row<Real>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::is_same_v<Real, float> ? a[i] != b[i] : !(std::abs(a[i] - b[i]) <= Real(1e-10))) return false;
-  return true;
+  return a == b;
 }
 
 std::vector<Token> concat(std::vector<Token> a, const std::vector<Token>& b) {
@@ -125,16 +121,15 @@ UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations"
     Random random(1);
     const auto weights = weights_of<double>(shape.config);
     const auto tokens = random_tokens(random, 21, shape.config.vocab_size);
-    for (const std::int32_t large_batch_from : {1, 100}) {
-      Decoder<double> model(weights,
-                            {.capacity = 64, .prefill_chunk = 8, .large_batch_from = large_batch_from});
-      model.append(Tokens(tokens).first(17));
-      const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
-      model.extend(Tokens(tokens).subspan(17), parents);
-      for (std::int32_t i = 0; i < 4; ++i) {
-        const auto expected = specula_test::naive_llama(*weights, {tokens.begin(), tokens.begin() + 18 + i});
-        CHECK(same<double>(row(model, i), expected));
-      }
+    Decoder<double> model(weights, {.capacity = 64, .prefill_chunk = 8});
+    model.append(Tokens(tokens).first(17));
+    const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
+    model.extend(Tokens(tokens).subspan(17), parents);
+    for (std::int32_t i = 0; i < 4; ++i) {
+      const auto expected = specula_test::naive_llama(*weights, {tokens.begin(), tokens.begin() + 18 + i}),
+                 got = row(model, i);
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t t = 0; t < got.size(); ++t) CHECK(std::abs(got[t] - expected[t]) <= 1e-10);
     }
   }
 }
@@ -252,28 +247,21 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state
   }
 }
 
-UNTHREADED_TEST_CASE("prefill gives the bits of single tokens, unless wide products are used") {
+TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any instructions", Real, float, double) {
   const auto shape = shapes()[0];
   Random random(6);
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
-  const auto last = [&]<class Real>(std::shared_ptr<const DecoderWeights<Real>> weights,
-                                    DecoderOptions options) {
-    options.capacity = 128;
-    Decoder<Real> model(std::move(weights), options);
-    model.append(Tokens(tokens).first(99));
-    const NodeId parent = kNoParent;
-    model.extend({&tokens[99], 1}, {&parent, 1});
-    return row(model, 0);
-  };
-  const auto floats = weights_of<float>(shape.config);
-  const auto expected = one_by_one(floats, tokens);
-  for (const std::int32_t chunk : {1, 7, 16, 64, 128})
-    CHECK(same<float>(last(floats, {.prefill_chunk = chunk, .large_batch_from = 1000}), expected));
-  const auto wide = last(floats, {.prefill_chunk = 64, .large_batch_from = 16});
-  for (std::size_t i = 0; i < wide.size(); ++i)
-    CHECK(wide[i] == doctest::Approx(expected[i]).epsilon(2e-5).scale(1));
-  const auto doubles = weights_of<double>(shape.config);
-  CHECK(same<double>(last(doubles, {.prefill_chunk = 33}), one_by_one(doubles, tokens)));
+  const auto weights = weights_of<Real>(shape.config);
+  for (const Isa isa : {Isa::portable, best_isa()}) {
+    const auto expected = one_by_one(weights, tokens, {.isa = isa});
+    for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
+      Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa});
+      model.append(Tokens(tokens).first(99));
+      const NodeId parent = kNoParent;
+      model.extend({&tokens[99], 1}, {&parent, 1});
+      CHECK(same<Real>(row(model, 0), expected));
+    }
+  }
 }
 
 TEST_CASE("the bits do not depend on the number of threads") {

@@ -20,7 +20,7 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
       std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
   for (const std::int32_t threads : {1, 2}) {
     Decoder<float> model(weights,
-                         {.capacity = 300, .max_nodes = 64, .threads = threads, .large_batch_from = 1000});
+                         {.capacity = 300, .max_nodes = 64, .threads = threads});
     std::vector<Token> tokens(64, 3);
     std::vector<NodeId> chain, tree, path{0, 1, 2};
     for (NodeId i = 0; i < 64; ++i) chain.push_back(i - 1), tree.push_back((i + 1) / 2 - 1);

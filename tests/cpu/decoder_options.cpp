@@ -22,9 +22,6 @@ TEST_CASE("an option out of range is named, with its value and its range") {
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(make({.prefill_chunk = 0}), "DecoderOptions::prefill_chunk is 0, must be 1 to 4096",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(make({.large_batch_from = -1}),
-                       "DecoderOptions::large_batch_from is -1, must be 0 to 2147483647",
-                       std::invalid_argument);
   CHECK_NOTHROW(make({.capacity = 1 << 24, .max_nodes = 1024, .threads = 256, .prefill_chunk = 4096}));
 }
 
@@ -43,16 +40,6 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
   } else {
     CHECK(checked<float>({.inputs = Inputs::bf16}).inputs == Inputs::bf16);
   }
-}
-
-TEST_CASE(
-    "wide products: by default from 16 tokens on where panels are slower, never with a thread team; else as "
-    "requested") {
-  CHECK(checked<float>({.isa = Isa::portable}).large_batch_from == 16);
-  CHECK(checked<double>({}).large_batch_from == 16);
-  if (best_isa() != Isa::portable) CHECK(checked<float>({}).large_batch_from == detail::kNoLargeBatch);
-  CHECK(checked<float>({.large_batch_from = 7}).large_batch_from == 7);
-  CHECK(checked<float>({.threads = 2, .large_batch_from = 7}).large_batch_from == detail::kNoLargeBatch);
 }
 
 TEST_CASE("a pass has room for a chunk, or for all nodes and the deferred tokens") {

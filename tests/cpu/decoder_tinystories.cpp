@@ -74,7 +74,7 @@ TEST_CASE("a trained checkpoint") {
 
   // Prefill, then a tree: the same bits as the chain.
   const std::vector<float> expected(rows.row(59).begin(), rows.row(59).end());
-  Decoder<float> prefilled(directory, {.capacity = 512, .prefill_chunk = 32, .large_batch_from = 1000});
+  Decoder<float> prefilled(directory, {.capacity = 512, .prefill_chunk = 32});
   prefilled.append(Tokens(text).first(57));
   const std::vector<Token> tokens{text[57], 5, text[58], 6, text[59]};
   const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2};

@@ -50,12 +50,8 @@ Weights<Real> weights_of(const DecoderConfig& config, std::uint64_t seed = 7) {
       random_decoder_weights<Real>(config, seed, WeightType::bf16));
 }
 
-/// Prefill rounds differently only in Eigen's products, which float does not use.
-template <class Real>
 DecoderOptions options_of(std::int32_t capacity, std::int32_t max_nodes = 64) {
-  return {.capacity = capacity,
-          .max_nodes = max_nodes,
-          .large_batch_from = std::is_same_v<Real, float> ? 1 << 30 : 0};
+  return {.capacity = capacity, .max_nodes = max_nodes};
 }
 
 List random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
@@ -84,13 +80,9 @@ std::vector<Row<Real>> extend(Decoder<Real>& model, const RandomTree& tree) {
   return rows_of(model, tree.size());
 }
 
-/// Bitwise in float; to 1e-10 in double.
 template <class Real>
 bool same(const Row<Real>& a, const Row<Real>& b) {
-  if (a.size() != b.size() || a.empty()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::is_same_v<Real, float> ? a[i] != b[i] : !(std::abs(a[i] - b[i]) <= Real(1e-10))) return false;
-  return true;
+  return !a.empty() && a == b;
 }
 template <class Real>
 bool same(const std::vector<Row<Real>>& a, const std::vector<Row<Real>>& b) {
@@ -102,7 +94,7 @@ bool same(const std::vector<Row<Real>>& a, const std::vector<Row<Real>>& b) {
 template <class Real>
 std::vector<Row<Real>> fresh_rows(Weights<Real> weights, const List& context, const RandomTree& tree,
                                   std::int32_t capacity, std::int32_t max_nodes = 64) {
-  Decoder<Real> model(std::move(weights), options_of<Real>(capacity, max_nodes));
+  Decoder<Real> model(std::move(weights), options_of(capacity, max_nodes));
   model.append(context);
   return extend(model, tree);
 }
@@ -126,8 +118,8 @@ TEST_CASE_TEMPLATE("one forward pass over a tree equals a pass over each of its 
   Random random(1);
   for (const DecoderConfig& config : configs()) {
     const Weights<Real> weights = weights_of<Real>(config);
-    Decoder<Real> whole(weights, options_of<Real>(128)), pieces(weights, options_of<Real>(128)),
-        branches(weights, options_of<Real>(128));
+    Decoder<Real> whole(weights, options_of(128)), pieces(weights, options_of(128)),
+        branches(weights, options_of(128));
     for (int round = 0; round < 50; ++round) {
       const List context = random_tokens(random, random.below(40), config.vocab_size);
       const RandomTree tree = random_tree(random, config.vocab_size, 64);
@@ -152,7 +144,7 @@ TEST_CASE_TEMPLATE("committing any path gives the state of a prefill of its toke
   std::int32_t moved = 0;
   for (const DecoderConfig& config : configs()) {
     const Weights<Real> weights = weights_of<Real>(config);
-    Decoder<Real> model(weights, options_of<Real>(160));
+    Decoder<Real> model(weights, options_of(160));
     for (int round = 0; round < 30; ++round) {
       const List context = random_tokens(random, random.below(50), config.vocab_size);
       const RandomTree tree = random_tree(random, config.vocab_size, 64),
@@ -195,7 +187,7 @@ TEST_CASE_TEMPLATE("a tree of more than 64 nodes", Real, float, double) {
   Random random(3);
   for (const DecoderConfig& config : {configs()[0], configs()[2]}) {
     const Weights<Real> weights = weights_of<Real>(config);
-    Decoder<Real> model(weights, options_of<Real>(300, 200)), branches(weights, options_of<Real>(300, 200));
+    Decoder<Real> model(weights, options_of(300, 200)), branches(weights, options_of(300, 200));
     for (std::int32_t i = 0; i < kTreeProfiles; ++i) {
       const std::int32_t nodes = i == 0 ? 200 : 65 + random.below(136);
       const RandomTree tree = random_tree(random, nodes, config.vocab_size, static_cast<TreeProfile>(i)),
@@ -225,7 +217,7 @@ TEST_CASE_TEMPLATE("more nodes than max_nodes or than the room: an error, and no
     for (const bool full : {false, true}) {
       // Room for `first` and 10 nodes more, by max_nodes or by the capacity.
       const std::int32_t most = first.size() + 10, room = static_cast<std::int32_t>(context.size()) + most;
-      Decoder<Real> model(weights, full ? options_of<Real>(room, 200) : options_of<Real>(200, most));
+      Decoder<Real> model(weights, full ? options_of(room, 200) : options_of(200, most));
       model.append(context);
       const auto too_many = [&](std::int32_t nodes) {
         const RandomTree tree = random_tree(random, nodes, config.vocab_size, TreeProfile::any);
@@ -257,7 +249,7 @@ namespace {
 /// Plain decoding: a token per pass, until the cache of `capacity` tokens is full.
 List plainly(Weights<float> weights, List text, std::int32_t capacity, const SamplingParams& params,
              std::uint64_t seed) {
-  Decoder<float> model(weights, options_of<float>(capacity));
+  Decoder<float> model(weights, options_of(capacity));
   specula::detail::RowScan scan(model.vocab_size());
   PhiloxRandom rng(seed);
   model.append(Tokens(text).first(text.size() - 1));
@@ -283,8 +275,8 @@ TEST_CASE("proposals shrink with the remaining room: the text is plain decoding'
     for (const std::int32_t capacity : {5, 9, 30, 61}) {
       const List prompt = random_tokens(random, 4, config.vocab_size);
       const auto seed = static_cast<std::uint64_t>(capacity);
-      Decoder<float> target(weights, options_of<float>(capacity)),
-          draft(draft_weights, options_of<float>(80));
+      Decoder<float> target(weights, options_of(capacity)),
+          draft(draft_weights, options_of(80));
       Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, ModelDrafter{draft}, shape};
       PhiloxRandom rng(seed);
       run.start(prompt);
@@ -311,8 +303,8 @@ TEST_CASE("proposals shrink with the remaining room: the text is plain decoding'
 
 TEST_CASE("a shape larger than the model's max_nodes: an error of the round, and the text is kept") {
   const DecoderConfig config = configs()[2];
-  Decoder<float> target(weights_of<float>(config), options_of<float>(200)),
-      draft(weights_of<float>(config, 8), options_of<float>(200, 200));
+  Decoder<float> target(weights_of<float>(config), options_of(200)),
+      draft(weights_of<float>(config, 8), options_of(200, 200));
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft},
                  DistinctTriple{.depth = 4}};  // 121 nodes
   PhiloxRandom rng(1);

@@ -27,12 +27,10 @@ namespace specula::cpu {
 /// **Bits.** For one isa, inputs, Real and build, the logits of a node depend only on the tokens from the
 /// start of the context to it: not on how many nodes share a call, the order or shape of the tree, the calls
 /// that grew it, the slots of its ancestors, how the context was built (append or commit, in which pieces),
-/// or the threads. The exception is an append of at least `large_batch_from` tokens, which runs through
-/// Eigen's products and rounds differently. The default (0) means never for float with AVX2 or AVX-512, where
-/// the panel product is faster for long prompts too, and from 16 tokens on otherwise.
+/// or the threads.
 ///
 /// The constructor allocates all memory: append(), extend() and its variants, commit() and truncate()
-/// allocate nothing (except Eigen's temporaries in a large append). One model serves one sequence; several
+/// allocate nothing. One model serves one sequence; several
 /// models may share their weights. Not for concurrent calls.
 template <class Real = float>
 class Decoder {
@@ -52,7 +50,7 @@ class Decoder {
   ~Decoder();
 
   const DecoderConfig& config() const;    ///< as loaded
-  const DecoderOptions& options() const;  ///< as given, with large_batch_from resolved
+  const DecoderOptions& options() const;  ///< as given, with the threads of `team`
   /// Tokens per row of logits: options().vocab_size, or the weights' whole vocabulary.
   std::int32_t vocab_size() const;
   std::int32_t layers() const;  ///< of one full pass

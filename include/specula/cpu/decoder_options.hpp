@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -24,9 +23,7 @@ struct DecoderOptions {
   /// Replaces `threads` by the team of another model, Decoder::team(), for models that are called in turn.
   /// Avoids waking a second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
-  std::int32_t prefill_chunk = 128;  ///< tokens per pass of append()
-  /// Appends of at least n tokens use Eigen's products, on one thread; 0: see Decoder.
-  std::int32_t large_batch_from = 0;
+  std::int32_t prefill_chunk = 128;     ///< tokens per pass of append()
   std::int32_t vocab_size = 0;          ///< rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();                 ///< instruction set of the products
   Inputs inputs = Inputs::full;         ///< bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
@@ -39,7 +36,6 @@ struct DecoderOptions {
 
 namespace detail {
 
-constexpr std::int32_t kNoLargeBatch = std::numeric_limits<std::int32_t>::max();
 /// Fewer appended tokens than this wait for the next pass, which runs them at almost no extra cost.
 constexpr std::int32_t kLazyTokens = 16;
 
@@ -50,8 +46,8 @@ inline void require_option(const char* what, std::int32_t value, std::int32_t le
                                 ", must be " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// The options of a Decoder<Real> with `large_batch_from` resolved. Throws std::invalid_argument if an option
-/// is out of range.
+/// The options of a Decoder<Real>, with the threads of the team. Throws std::invalid_argument if an option is
+/// out of range.
 template <class Real>
 DecoderOptions checked(DecoderOptions options) {
   if (options.team) options.threads = options.team->size();
@@ -59,7 +55,6 @@ DecoderOptions checked(DecoderOptions options) {
   require_option("max_nodes", options.max_nodes, 1, 1024);
   require_option("threads", options.threads, 1, 256);
   require_option("prefill_chunk", options.prefill_chunk, 1, 4096);
-  require_option("large_batch_from", options.large_batch_from, 0, kNoLargeBatch);
   if (options.isa == Isa::reference)
     throw std::invalid_argument(
         "DecoderOptions::isa is reference, which only rows have; use a Decoder<double>");
@@ -68,11 +63,6 @@ DecoderOptions checked(DecoderOptions options) {
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
     throw std::invalid_argument(
         "DecoderOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
-  if (options.large_batch_from == 0)
-    options.large_batch_from =
-        std::is_same_v<Real, float> && options.isa != Isa::portable ? kNoLargeBatch : 16;
-  // Eigen may throw; members of a team must not.
-  if (options.threads > 1) options.large_batch_from = kNoLargeBatch;
   return options;
 }
 

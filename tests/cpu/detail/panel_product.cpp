@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "random.hpp"
-#include "specula/cpu/detail/large_batch_product.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 
 namespace {
@@ -144,21 +143,37 @@ TEST_CASE("accumulate continues the sum") {
   }
 }
 
-TEST_CASE_TEMPLATE("Eigen's product is the same up to rounding", Real, float, double) {
+/// What Isa::portable adds: as the compiler's target does it.
+template <class Real>
+Real multiply_add(Isa isa, Real a, Real b, Real sum) {
+#if !defined(__FMA__) && !defined(__FP_FAST_FMAF) && !defined(__ARM_FEATURE_FMA)
+  if (isa == Isa::portable || std::is_same_v<Real, double>) return sum + a * b;
+#endif
+  static_cast<void>(isa);
+  return std::fma(a, b, sum);
+}
+
+TEST_CASE_TEMPLATE("a product is one chain of multiply-adds, also of a prompt's length", Real, float,
+                   double) {
   specula_test::Random random(15);
-  for (const auto type : {WeightType::bf16, WeightType::full})
-    for (const std::int32_t rows : {5, 128, 300}) {
-      const Case<Real> c(rows, 77, 19, type, random);
-      detail::LargeBatchProduct<Real> wide(77);
-      std::vector<Real> y(static_cast<std::size_t>(19 * c.matrix.padded_rows()));
-      wide.run(c.matrix, 0, c.matrix.panels(),
-               Columns<Real>{c.x.data(), c.ldx(), y.data(), c.matrix.padded_rows()}, 19);
-      for (std::int32_t col = 0; col < 19; ++col)
-        for (std::int32_t r = 0; r < rows; ++r)
-          REQUIRE(
-              std::abs(static_cast<double>(y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) -
-                       c.exact(r, col)) < 1e-5);
-    }
+  for (const Isa isa : machine_isas())
+    for (const auto type : {WeightType::bf16, WeightType::full})
+      for (const std::int32_t n : {1, 6, 7, 65, 150}) {
+        const Case<Real> c(37, 301, n, type, random);
+        const auto y = c.multiply(isa, 0, c.matrix.panels(), 0, n);
+        bool same = true;
+        for (std::int32_t col = 0; col < n; ++col)
+          for (std::int32_t r = 0; r < 37; ++r) {
+            Real sum = 0;
+            for (std::int32_t k = 0; k < 301; ++k)
+              sum = multiply_add(isa, c.matrix.value(r, k), c.x[static_cast<std::size_t>(col * c.ldx() + k)],
+                                 sum);
+            same = same && sum == y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)];
+          }
+        CAPTURE(static_cast<int>(isa));
+        CAPTURE(n);
+        CHECK(same);
+      }
 }
 
 }  // namespace

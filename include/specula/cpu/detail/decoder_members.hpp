@@ -189,16 +189,7 @@ void Decoder<Real>::append(Tokens tokens) {
   impl_->schedule.pass.input().require_view();
   change_count_.next();
   impl_->schedule.stages.clear_nodes();
-  if (tokens.size() < static_cast<std::size_t>(impl_->options.large_batch_from))
-    return impl_->schedule.append(tokens, detail::Product::small_batch);
-  impl_->schedule.flush(detail::Product::small_batch);
-  const std::int32_t before = size();
-  try {
-    impl_->schedule.append(tokens, detail::Product::large_batch);
-  } catch (...) {  // Eigen could not allocate a temporary
-    impl_->schedule.stages.truncate(before);
-    throw;
-  }
+  impl_->schedule.append(tokens);
 }
 
 template <class Real>

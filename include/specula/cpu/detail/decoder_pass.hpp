@@ -41,7 +41,7 @@ std::unique_ptr<ModelInput<Real>> make_input(const DecoderWeights<Real>& weights
   return std::make_unique<ModelInput<Real>>(weights);
 }
 
-/// Owns the blocks of a model and all memory of a pass; run() allocates nothing with Product::small_batch.
+/// Owns the blocks of a model and all memory of a pass; run() allocates nothing.
 template <class Real>
 class DecoderPass {
  public:
@@ -77,8 +77,7 @@ class DecoderPass {
   /// the logits of the tokens from `first_row` on to logits(). `end` slots are in use. Requires a call of
   /// input().require_view() before, since this must not throw. A model may take some tokens after others.
   void run(std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end, std::int32_t first_row,
-           Product product, PassPart part = {}) {
-    batch_.product.use(product);
+           PassPart part = {}) {
     batch_.base = base;
     batch_.end = end;
     part_ = part;

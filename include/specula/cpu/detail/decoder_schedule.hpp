@@ -33,25 +33,25 @@ class DecoderSchedule {
   DecoderPass<Real> pass;
   DecoderStages stages;
 
-  /// Commits tokens. Fewer than kLazyTokens wait for the next pass; with Product::large_batch none wait.
-  void append(Tokens tokens, Product product) {
+  /// Commits tokens. Fewer than kLazyTokens wait for the next pass.
+  void append(Tokens tokens) {
     while (!tokens.empty()) {
       const auto count = std::min(static_cast<std::size_t>(chunk_ - stages.pending()), tokens.size());
       stages.append(tokens.first(count));
       tokens = tokens.subspan(count);
       const bool full = stages.pending() == chunk_;
-      if (full || product == Product::large_batch || stages.pending() >= kLazyTokens) flush(product);
+      if (full || stages.pending() >= kLazyTokens) flush();
     }
   }
 
   /// Runs all stages that committed tokens lack.
-  void flush(Product product) {
-    for (std::int32_t stage = 0; stage < stages.count(); ++stage) catch_up(stage, product);
+  void flush() {
+    for (std::int32_t stage = 0; stage < stages.count(); ++stage) catch_up(stage);
   }
   /// The same for a view of them. Throws std::logic_error if the model needs a view and has none.
   void calculate_pending() {
     if (stages.pending() > 0) pass.input().require_view();
-    flush(Product::small_batch);
+    flush();
   }
 
   /// Runs the nodes `first` + rows[i] to an exit, with their ancestors and the committed tokens that have not
@@ -74,8 +74,7 @@ class DecoderSchedule {
     if (first == stages.node_count()) return;
     stages.start_columns(0, 0);
     for (NodeId node = first; node < stages.node_count(); ++node) stages.push_node(node, 0);
-    pass.run(stages.columns(), stages.size(), stages.size() + stages.node_count(), 0, Product::small_batch,
-             {.skipped = &skipped});
+    pass.run(stages.columns(), stages.size(), stages.size() + stages.node_count(), 0, {.skipped = &skipped});
   }
 
  private:
@@ -92,7 +91,7 @@ class DecoderSchedule {
         needed_[static_cast<std::size_t>(up)] = true;
     for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
     for (std::int32_t stage = 0; stage <= exit; ++stage) {
-      if (stages.waiting(stage) > kLazyTokens) catch_up(stage, Product::small_batch);
+      if (stages.waiting(stage) > kLazyTokens) catch_up(stage);
       const std::int32_t waiting = stages.waiting(stage);
       stages.start_columns(stage, waiting);
       const auto push = [&](NodeId node) {
@@ -108,16 +107,16 @@ class DecoderSchedule {
       PassPart part = stages.part(stage);
       part.to_exit_logits = to_exit_logits;
       pass.run(stages.columns(), stages.computed(stage), stages.size() + stages.node_count(),
-               stage == exit ? first_row : all, Product::small_batch, part);
+               stage == exit ? first_row : all, part);
       stages.mark_computed(stage, waiting);
     }
   }
 
-  void catch_up(std::int32_t stage, Product product) {
+  void catch_up(std::int32_t stage) {
     while (stages.waiting(stage) > 0) {
       const std::int32_t count = std::min(stages.waiting(stage), chunk_), base = stages.computed(stage);
       stages.start_columns(stage, count);
-      pass.run(stages.columns(), base, base + count, count, product, stages.part(stage));
+      pass.run(stages.columns(), base, base + count, count, stages.part(stage));
       stages.mark_computed(stage, count);
     }
   }

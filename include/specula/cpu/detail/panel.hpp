@@ -11,6 +11,7 @@
 // position) all have this layout.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -40,6 +41,12 @@ struct Bf16Panels {
   const std::uint32_t* w;
   std::ptrdiff_t panel;  // stride from panel to panel
 };
+
+/// One of a pair, converted exactly.
+template <class Real>
+[[gnu::always_inline]] inline Real bf16_half(std::uint32_t pair, bool high) {
+  return static_cast<Real>(std::bit_cast<float>(high ? pair & 0xffff0000u : pair << 16));
+}
 
 template <class Real>
 struct RealPanels {

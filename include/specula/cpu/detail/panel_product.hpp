@@ -62,6 +62,43 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
   }
 }
 
+template <class Real>
+inline void expanded_product(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                             std::int32_t columns, bool accumulate) {
+  constexpr std::int32_t kBlock = 128;  // columns of weights
+  Real block[kBlock * kPanel];
+  for (std::int32_t v = 0; v < panels; ++v)
+    for (std::int32_t k = 0; k < depth; k += kBlock) {
+      const std::uint32_t* pair = a.w + v * a.panel + k * (kPanel / 2);
+      const std::int32_t count = std::min(kBlock, depth - k);
+      for (Real* out = block; out < block + count * kPanel; out += 2 * kPanel, pair += kPanel)
+        for (int r = 0; r < kPanel; ++r) {
+          out[r] = bf16_half<Real>(pair[r], false);
+          out[kPanel + r] = bf16_half<Real>(pair[r], true);
+        }
+      panel_product<portable::Tiles<Real>>(RealPanels<Real>{block, 0, kPanel}, 1, count,
+                                           Columns<Real>{io.x + k, io.ldx, io.y + v * kPanel, io.ldy},
+                                           columns, accumulate || k > 0);
+    }
+}
+
+/// The same in Eigen's packets. Many inputs share the conversion of a block of weights, which changes no bit:
+/// sums continue from block to block.
+template <class Panels, class Real>
+inline void portable_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                             std::int32_t columns, bool accumulate) {
+  using Tiles = portable::Tiles<Real>;
+  if constexpr (std::is_same_v<Panels, Bf16Panels>) {
+    if (columns > 2 * Tiles::kColumns)
+      return for_column_groups(columns, 64, [&](std::int32_t first, std::int32_t count) {
+        expanded_product(a, panels, depth,
+                         Columns<Real>{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy, io.ldy}, count,
+                         accumulate);
+      });
+  }
+  panel_product<Tiles>(a, panels, depth, io, columns, accumulate);
+}
+
 /// y (+)= W x on the instructions of `isa`. For one isa, the bits of an output depend on its row and its
 /// input alone.
 template <class Panels, class Real>
@@ -74,7 +111,7 @@ inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t d
   }
 #endif
   static_cast<void>(isa);
-  panel_product<portable::Tiles>(a, panels, depth, io, columns, accumulate);
+  portable_product(a, panels, depth, io, columns, accumulate);
 }
 
 }  // namespace specula::cpu::detail

@@ -12,7 +12,6 @@
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/bf16_product.hpp"
-#include "specula/cpu/detail/large_batch_product.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/panel_product.hpp"
 #include "specula/cpu/panel_matrix.hpp"
@@ -34,15 +33,12 @@ struct Activations {
   AlignedVector<Real> values;
 };
 
-enum class Product { small_batch, large_batch };
-
 /// One thread of the team and its tokens of the batch, [first, last).
 struct Worker {
   std::int32_t thread, first, last;
 };
 
-/// Owns the team and the memory of its products. Nothing is allocated after the constructor, except by
-/// Eigen in Product::large_batch.
+/// Owns the team and the memory of its products. Nothing is allocated after the constructor.
 template <class Real>
 class TeamProduct {
  public:
@@ -50,14 +46,11 @@ class TeamProduct {
   TeamProduct(const DecoderOptions& options, std::int32_t most_cols)
       : isa_(options.isa),
         team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)) {
-    for (std::int32_t t = 0; t < options.threads; ++t) {
-      if (options.large_batch_from != kNoLargeBatch) large_batch_.emplace_back(most_cols);
+    for (std::int32_t t = 0; t < options.threads; ++t)
       if (options.inputs == Inputs::bf16) rounded_.emplace_back(pass_columns(options), most_cols);
-    }
   }
 
   const std::shared_ptr<ThreadTeam>& team() const { return team_; }
-  void use(Product product) { product_ = product; }
 
   /// A thread's share of `total`: [first, second).
   std::pair<std::int32_t, std::int32_t> share(std::int32_t thread, std::int32_t total) const {
@@ -76,9 +69,7 @@ class TeamProduct {
                        panels = std::min(last_block * kBlock, matrix.panels()) - panel;
     const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(panel) * kPanel,
                            out.stride};
-    if (panels > 0 && product_ == Product::large_batch)
-      large_batch_[static_cast<std::size_t>(thread)].run(matrix, panel, panels, io, last - first);
-    else if (panels > 0 && !rounded_.empty() && matrix.type() == WeightType::bf16) {
+    if (panels > 0 && !rounded_.empty() && matrix.type() == WeightType::bf16) {
       if constexpr (std::is_same_v<Real, float>)
         rounded_[static_cast<std::size_t>(thread)].run(matrix.bf16_panels(panel), panels, matrix.cols(), io,
                                                        last - first);
@@ -92,9 +83,7 @@ class TeamProduct {
  private:
   Isa isa_;
   std::shared_ptr<ThreadTeam> team_;
-  Product product_ = Product::small_batch;
-  std::vector<LargeBatchProduct<Real>> large_batch_;  // one per thread, as the next
-  std::vector<Bf16Product> rounded_;                  // empty unless inputs are rounded to bfloat16
+  std::vector<Bf16Product> rounded_;  // one per thread; empty unless inputs are rounded to bfloat16
 };
 
 }  // namespace specula::cpu::detail
