@@ -68,7 +68,7 @@ double seconds_since(Clock::time_point begin) {
 void round(benchmark::State& state, MaxGram drafter) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const std::vector<Token> text = make_text(state.range(1), size + size / 10 + kNew + 1);
-  drafter.reserve(static_cast<std::int32_t>(text.size()));
+  drafter.reserve({.tokens = static_cast<std::int32_t>(text.size())});
   std::int64_t drafted = 0;
   std::size_t at = text.size();
   for (auto _ : state) {
@@ -119,7 +119,7 @@ void naive_round(benchmark::State& state) {
 void build(benchmark::State& state) {
   const std::vector<Token> text = make_text(state.range(1), static_cast<std::size_t>(state.range(0)));
   MaxGram drafter(kVocab);
-  drafter.reserve(static_cast<std::int32_t>(text.size()));
+  drafter.reserve({.tokens = static_cast<std::int32_t>(text.size())});
   for (auto _ : state) {
     const auto begin = Clock::now();
     drafter.truncate(0);

@@ -45,7 +45,7 @@ expect 0 'a call of the target, 2 threads' "$llama" -m "$scratch/target.gguf" --
 # Another pipeline, another number of threads: the same text.
 text() { "${run[@]}" --prompt "$question" --max-new-tokens 24 "$@" 2>"$scratch/err"; }
 plain=$(text --pipeline autoregressive)
-for options in 'chain:3' 'max-gram --threads 2' 'cost-aware:chain --threads 2 --draft-threads 1'; do
+for options in 'chain:3' 'chain:10@max-gram --threads 2' 'cost-aware:chain --threads 2 --draft-threads 1'; do
   # shellcheck disable=SC2086  # options are words
   if [ "$(text --pipeline $options)" != "$plain" ]; then
     echo "FAILED: $options writes another text than plain decoding"
@@ -69,12 +69,12 @@ expect 0 'starts with 2 BOS tokens' "${run[@]}" --special --pipeline autoregress
 # With --special, names of control tokens are encoded as tokens: the text ends before it begins.
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
 expect 2 "llama.cpp has sequences for trees of 256 draft tokens" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
-expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
+expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline adaptive-chain:end=paper@layer-skip
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline chain:4:exits=0.5-0@small
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline chain:4:exits=0.5@small
-expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
-expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
-expect 1 "a table of other tokens than the models'" "${run[@]}" --prompt x --pipeline max-gram \
+expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline chain@glide
+expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline chain:10@max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
+expect 1 "a table of other tokens than the models'" "${run[@]}" --prompt x --pipeline chain:10@max-gram \
   --bigram <(sed 's/"next"/"vocabulary": "0123456789abcdef", "next"/' "$models/bigram/bigram.json")
 expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
   --compare 'chain:2 sampled-tree@small chain:10@max-gram' --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"

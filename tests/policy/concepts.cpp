@@ -263,9 +263,9 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(DynamicTree{.top_k = -3, .expansions = 2}, "DynamicTree::top_k is -3" + draft_tokens);
   refuses(DynamicTree{.expansions = -1}, "DynamicTree::expansions is -1" + draft_tokens);
   refuses(DynamicTree{.total = most}, "DynamicTree::total is 2147483647" + draft_tokens);
-  using Tree = SampledTree<ProposalKind::sampled_iid>;
-  refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + draft_tokens);
-  refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: nodes().most is 16777216" + nodes);
+  using IidTree = SampledTree<ProposalKind::sampled_iid>;
+  refuses(IidTree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + draft_tokens);
+  refuses(IidTree{.widths = {1 << 12, 1 << 12}}, "SampledTree: nodes().most is 16777216" + nodes);
   refuses(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {2}}},
           "StaticTree: the 2 children of node 0 have ranks up to 2; draws have no gaps");
   refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + draft_tokens);

@@ -55,9 +55,9 @@ sources["sha256"][header] = hashlib.sha256(pathlib.Path(sys.argv[1], header).rea
 file.write_text(json.dumps(sources))
 END
 notices 'a header that did not change since it was measured'
-sed -i 's/accepted/taken/' "$copy/examples/cuda/compact_kv.cu"
+sed -i 's/emits/takes/' "$copy/examples/cuda/sample_and_verify.cu"
 notices 'a program that changed'
-grep -q 'of its proposal were taken' "$copy/docs/cuda.md"
+grep -q 'takes %d tokens' "$copy/docs/cuda.md"
 sed -i 's/kHeads = 8, kDim = 128/kHeads = 4, kDim = 128/' "$copy/docs/cuda.md"
 notices 'a program that was changed in the page'
 
@@ -119,8 +119,8 @@ set_in greedy.json 'x["prompts"] += 1'
 refuses 'greedy.json: it does not say which commit was measured' 'another run of no commit'
 set_in paper_main.json '
 search = next(s for s in x["searches"] if s["search"] == x["run"]["rows"]["Max-Gram"])
-search["search"] = x["run"]["rows"]["Max-Gram"] = "max-gram:{1," + search["picked"].partition(":")[2] + "}"'
-refuses 'paper_main.json: picked at an end of its grid: `max-gram:' 'a pick at an end of its grid'
+search["search"] = x["run"]["rows"]["Max-Gram"] = "chain:{1," + search["picked"].partition(":")[2].partition("@")[0] + "}@max-gram"'
+refuses 'paper_main.json: picked at an end of its grid: `chain:' 'a pick at an end of its grid'
 set_in paper_main.json 'x["run"]["commit"] = "1234567"'
 refuses 'known.json lists another run of paper_main.json' 'a list that was not mended with the run'
 set_in known.json 'x["runs"]["paper_asd_t0.json"]["faults"].append("it was measured on a Sunday")'

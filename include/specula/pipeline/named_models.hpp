@@ -18,7 +18,7 @@ namespace specula {
 ///
 ///   specula::NamedModels models{"llama-70b", target};
 ///   models.add("small", small).add("glide", glide);
-///   auto pipeline = specula::make_pipeline("glide+cape", models);
+///   auto pipeline = specula::make_pipeline("cape@glide", models);
 ///
 /// The models are referenced; they and this must outlive the pipelines. It cannot be moved, as pipelines
 /// refer to it.

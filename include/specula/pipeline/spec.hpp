@@ -1,4 +1,4 @@
-// Grammar of pipelines' texts, such as chain:6:exit=0.3@small, and the error in one.
+// Grammar of pipelines' texts, and the error in one.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct PipelineField {
   const char* if_cost_aware = nullptr;  ///< the value if none is given after cost-aware:, if it is another
 };
 
-/// The parts of a text, [cost-aware:]SHAPE[:SIZE]*[:KEY=VALUE]*[@DRAFTER[,DRAFTER]*]. Values are read by the
+/// The parts of a text, `[cost-aware:]SHAPE[:SIZE]*[:KEY=VALUE]*[@DRAFTER[,DRAFTER]*]`. Values are read by the
 /// names of fields that know() has added; done() throws for those that were not read. Numbers are read alike
 /// in every locale: digits, a point, an exponent; no blanks, no hexadecimal digits.
 class PipelineSpec {
