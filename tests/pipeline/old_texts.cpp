@@ -74,7 +74,8 @@ const std::vector<std::pair<std::string, std::string>> kRenamed{
 }  // namespace
 
 TEST_CASE("each text of earlier versions is an error that names the text in its place, which is one") {
-  for (const auto& [old, now] : kRenamed) {
+  for (const auto& pair : kRenamed) {  // doctest's lambdas cannot capture a binding
+    const std::string old = pair.first, now = pair.second;
     CAPTURE(old);
     CHECK_THROWS_WITH_AS(specula::prepare_pipeline(old),
                          ("pipeline '" + old + "' is written '" + now + "'").c_str(), PipelineError);

@@ -282,7 +282,7 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(Cascade<2>{.limits = {{{1 << 23, 1 << 23}, {0, 1 << 23}}}},
           "Cascade: nodes().most is 16777216" + nodes);
   Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
-  Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), Tree{}.validate();
+  Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), IidTree{}.validate();
   StaticTree<>{}.validate(), StaticTree<ProposalKind::sampled_distinct>{}.validate();
   Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
 
