@@ -38,7 +38,7 @@ const auto dense_matches = [](const Case& it, DenseUniforms& uniforms) {
 };
 
 /// A chain of tokens under a root, with target rows and draft rows given.
-struct Chain {
+struct DraftedChain {
   int vocab;
   std::vector<Token> tokens;                      // the root first
   std::vector<std::vector<float>> target, draft;  // (N), (N - 1); no draft rows: chosen
@@ -62,7 +62,7 @@ DeviceBatch<Element> one_tree(int vocab, std::vector<Token> tokens, std::vector<
 }
 
 template <class Rule>
-DeviceResult result_of_chain(const Chain& chain, int blocks = 1) {
+DeviceResult result_of_chain(const DraftedChain& chain, int blocks = 1) {
   const SamplingParams& p = chain.params;
   auto b = one_tree(chain.vocab, chain.tokens, {}, {p.temperature, p.top_k, p.top_p, p.min_p}, chain.seed);
   for (const auto& row : chain.target) b.add_row(b.target, row.data());
@@ -157,7 +157,7 @@ TEST_CASE("target rows are found by the map") {
 
 TEST_CASE("a token with p = 0 is never accepted, one with q = p always") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Chain chain{3, {0, 1}, {{0, -kInf, 1}, {0, 0, 0}}, {{0, 5, 0}}};
+    DraftedChain chain{3, {0, 1}, {{0, -kInf, 1}, {0, 0, 0}}, {{0, 5, 0}}};
     chain.seed = seed;
     for (const DeviceResult& v :
          {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain)}) {
@@ -184,7 +184,7 @@ TEST_CASE("bad rows: a status and no tokens") {
   const std::vector<float> good{0, 1, 2};
   for (const int blocks : {1, 3}) {
     for (const float bad : {kNan, kInf}) {
-      Chain chain{3, {0, 2, 1}, {{0, 0, 90}, {0, bad, 0}, good}, {}};
+      DraftedChain chain{3, {0, 2, 1}, {{0, 0, 90}, {0, bad, 0}, good}, {}};
       // after an accepted draft token
       DeviceResult v = result_of_chain<RejectionRule>(chain, blocks);
       CHECK(v.status == Status::not_a_number);
@@ -200,7 +200,7 @@ TEST_CASE("bad rows: a status and no tokens") {
       CHECK(v.status == Status::ok);
       CHECK(v.tokens == std::vector<Token>{1});
     }
-    const Chain draft{3, {0, 2}, {good, good}, {{0, kNan, 0}}};
+    const DraftedChain draft{3, {0, 2}, {good, good}, {{0, kNan, 0}}};
     CHECK(result_of_chain<RejectionRule>(draft, blocks).status == Status::not_a_number);
     CHECK(result_of_chain<RejectionRule>(draft, blocks).tokens.empty());
   }
@@ -213,7 +213,7 @@ TEST_CASE("an empty residual draws from p") {
     std::vector<float> row = random.row(5, 2);
     std::vector<float> same = row;
     for (float& l : same) l += 3;  // the same distribution
-    const Chain chain{5, {0, random.below(5)}, {row, row}, {same}, {}, random.bits()};
+    const DraftedChain chain{5, {0, random.below(5)}, {row, row}, {same}, {}, random.bits()};
     for (const DeviceResult& v :
          {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain)}) {
       CHECK(v.status == Status::ok);
@@ -223,7 +223,7 @@ TEST_CASE("an empty residual draws from p") {
 }
 
 TEST_CASE("padding and the nodes below it are skipped") {
-  Chain chain{3, {0, -1, 2}, {{0, 0, 90}, {90, 0, 0}, {0, 0, 0}}, {}};
+  DraftedChain chain{3, {0, -1, 2}, {{0, 0, 90}, {90, 0, 0}, {0, 0, 0}}, {}};
   CHECK(result_of_chain<RejectionRule>(chain).tokens == std::vector<Token>{2});
   CHECK(result_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
   CHECK(result_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
@@ -295,7 +295,7 @@ TEST_CASE("the parameters apply to the next token, too") {
   Random random(24);
   for (int i = 0; i < 50; ++i) {
     const std::vector<float> flat{0.1f, 0.2f, 0.3f, 0.25f};
-    const Chain chain{4, {0, 2}, {{-90, -90, 90, -90}, flat}, {}, {.top_k = 1}, random.bits()};
+    const DraftedChain chain{4, {0, 2}, {{-90, -90, 90, -90}, flat}, {}, {.top_k = 1}, random.bits()};
     for (const DeviceResult& v :
          {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain),
           result_of_chain<SampleAndMatchRule>(chain)})
@@ -380,7 +380,7 @@ TEST_CASE("the first token of rounds drafted and verified on the device has the 
     const Distribution distribution = scan.distribution(q, {});
     constexpr int kRounds = 6000;
     for (int i = 0; i < kRounds; ++i) {
-      Chain chain{4, {0, 0}, {p, p}, {q}, {}, static_cast<std::uint64_t>(i)};
+      DraftedChain chain{4, {0, 0}, {p, p}, {q}, {}, static_cast<std::uint64_t>(i)};
       PhiloxRandom rng(chain.seed);
       chain.tokens[1] = rng.draw(scan.weights(distribution), {11, 10, RandomStream::draft, 0});
       ++seen[(traverses ? result_of_chain<TraversalRule>(chain) : result_of_chain<RejectionRule>(chain))
