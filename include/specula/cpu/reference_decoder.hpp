@@ -89,7 +89,7 @@ class ReferenceDecoder {
     std::vector<NodeId> numbers(tokens.size() + 1);
     std::iota(numbers.begin(), numbers.end(), kNoParent);
     const Nodes parents = Nodes(numbers).first(tokens.size());
-    check(tokens, parents, 0);
+    expect_valid(tokens, parents, 0);
     parents_.clear();
     run(tokens, parents);
     commit(Nodes(numbers).last(tokens.size()));
@@ -98,7 +98,7 @@ class ReferenceDecoder {
   /// Adds nodes; logits (n, V) of each, valid until the next call. Throws std::invalid_argument, and changes
   /// nothing, for a token, parent or context out of range.
   LogitsView extend(Tokens tokens, Nodes parents) {
-    check(tokens, parents, static_cast<std::int32_t>(parents_.size()));
+    expect_valid(tokens, parents, static_cast<std::int32_t>(parents_.size()));
     exact_ = head_ * norm(run(tokens, parents), norm_);
     rounded_ = exact_.cast<float>();
     return {rounded_.data(), static_cast<std::int32_t>(tokens.size()), c_.vocab_size, c_.vocab_size};
@@ -140,7 +140,7 @@ class ReferenceDecoder {
   static void expect(bool ok, const char* what, std::int64_t value) {
     if (!ok) throw std::invalid_argument("ReferenceDecoder::" + (what + std::to_string(value)));
   }
-  void check(Tokens tokens, Nodes parents, std::int32_t nodes) const {
+  void expect_valid(Tokens tokens, Nodes parents, std::int32_t nodes) const {
     expect(tokens.size() == parents.size(), "extend: parents, one a token: ", std::ssize(parents));
     expect(size_ + nodes + std::ssize(tokens) <= capacity_, "extend: the context is full at ", capacity_);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -176,6 +176,7 @@ class ReferenceDecoder {
     const ::Eigen::Index n = std::ssize(tokens), first = size_ + std::ssize(parents_), end = first + n;
     parents_.insert(parents_.end(), parents.begin(), parents.end());
     Matrix x(c_.hidden_size, n), mask(end, n);  // 0: is seen
+    if (n == 0) return x;
     mask.topRows(size_).setZero();
     mask.bottomRows(end - size_).setConstant(-std::numeric_limits<double>::infinity());
     std::vector<std::int32_t> positions;
