@@ -71,6 +71,7 @@ def processor(data):
 # What is said of a row, of which p is the pipeline.
 WHAT = {
     "label": lambda row, p: row.label,
+    "data": lambda row, p: row.link(),
     "name": lambda row, p: f"`{p['name']}`",
     "speedup": lambda row, p: f"{p['speedup']:.2f}x",
     "speedup [95%]": lambda row, p: with_interval(p, "speedup", "x"),
@@ -107,7 +108,8 @@ class Row:
     """A measured pipeline of a file: by a run's label, by its name, or the fastest one as `first`.
 
     `row[what]` says one of WHAT, or `MAT against LABEL` (in per cent, with its interval), or `MAT over LABEL` (as a ratio); the latter
-    are "" where the run did not compare these two.
+    are "" where the run did not compare these two. A * in LABEL is what follows the comma of the row's own label. Raises ValueError
+    for what is neither.
     """
 
     def __init__(self, file, label):
@@ -130,8 +132,10 @@ class Row:
     def __getitem__(self, what):
         if what in WHAT:
             return WHAT[what](self, self.p)
-        of, how, other = re.fullmatch("(.*?) (against|over) (.*)", what).groups()
-        x = paired(self.data, self.label, other, PAIRED[of])
+        of, how, other = re.fullmatch("(.*?) (against|over) (.*)|.*", what).groups()
+        if of not in PAIRED:
+            raise ValueError(f"nothing is called '{what}'")
+        x = paired(self.data, self.label, other.replace("*", self.label.partition(", ")[2]), PAIRED[of])
         if not x:
             return ""
         if how == "over":
@@ -164,17 +168,14 @@ def rows(file):
 
 
 def sentence(name):
-    """The words of FILE | ROW | WHAT [| CATEGORY]. Raises ValueError if there is no such figure, Missing if its file is not there."""
-    parts = name.split(" | ")
+    """The words of FILE | ROW | WHAT [| CATEGORY], with / for | in a table. Raises ValueError if there is no such figure, Missing if its
+    file is not there."""
+    parts = re.split(" [|/] ", name)
     if len(parts) not in (3, 4):
         raise ValueError("neither FILE | ROW | WHAT nor the name of a claim")
-    row, what = Row(*parts[:2]).of("".join(parts[3:])), parts[2]
-    how = re.fullmatch("(.*?) (against|over) (.*)", what)
-    if what not in WHAT and not (how and how[1] in PAIRED):
-        raise ValueError(f"nothing is called '{what}'")
-    said = row[what]
-    if how and not said:
-        raise ValueError(f"{parts[0]}.json does not compare {parts[1]} with {how[3]} prompt by prompt")
+    said = Row(*parts[:2]).of("".join(parts[3:]))[parts[2]]
+    if not said and parts[2] not in WHAT:
+        raise ValueError(f"{parts[0]}.json does not compare {parts[1]} with {re.split(' against | over ', parts[2])[1]} prompt by prompt")
     return said.replace(", within the noise", " (within the noise)")
 
 

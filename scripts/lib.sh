@@ -48,3 +48,22 @@ need_packages() {
 
 # usage: prints the comment at the head of the running script.
 usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }
+
+# options NAMES WORDS WORD...: the command line of a script. Its options are the variables NAMES: one that is `false` is a flag, others
+# take a value. Other words go to the array WORDS; with '' there must be none. A wrong one prints the usage, with exit code 2.
+options() {
+  local names=" $1 " words=$2 name
+  shift 2
+  while [ $# -gt 0 ]; do
+    name=${1#--}
+    name=${name//-/_}
+    case "$1" in
+      -h | --help) usage; exit 0 ;;
+      --*) [[ $names = *" $name "* ]] || { usage >&2; exit 2; }
+        if [ "${!name}" = false ]; then printf -v "$name" true; else printf -v "$name" %s "${2:?$1 needs a value}"; shift; fi ;;
+      *) [[ -n $words && $1 != -* ]] || { usage >&2; exit 2; }
+        eval "$words+=(\"\$1\")" ;;
+    esac
+    shift
+  done
+}

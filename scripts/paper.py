@@ -57,14 +57,9 @@ LENIENCE = {f"lenience {n}": f"cascade:limits=8-2-4:lenience={n}@medium,small" f
 
 def heads(chain):
     """Trees of 60, 24 and 12 nodes (the root among them) and chains, of both heads."""
-    rows = {}
-    for head, model in (("HASS", "hass"), ("EAGLE", "eagle")):
-        rows[f"{head}, 60 nodes, depth 6"] = f"dynamic-tree:10:5:59@{model}"
-        rows[f"{head}, 24 nodes, depth 6"] = f"dynamic-tree:6:5:23@{model}"
-        rows[f"{head}, 12 nodes, depth 5"] = f"dynamic-tree:4:4:11@{model}"
-        rows[f"{head}, EAGLE's static tree"] = f"static-tree@{model}"
-        rows[f"{head}, chain of 5"] = f"{chain}@{model}"
-    return rows
+    shapes = {"60 nodes, depth 6": "dynamic-tree:10:5:59", "24 nodes, depth 6": "dynamic-tree:6:5:23", "12 nodes, depth 5": "dynamic-tree:4:4:11",
+              "EAGLE's static tree": "static-tree", "chain of 5": chain}
+    return {f"{head}, {name}": f"{shape}@{head.lower()}" for head in ("HASS", "EAGLE") for name, shape in shapes.items()}
 
 
 def asd_rows():

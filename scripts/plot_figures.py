@@ -2,6 +2,7 @@
 import dataclasses
 import re
 
+from cuda_tables import bars
 from figures import TITLES, load, pipelines
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
@@ -384,14 +385,9 @@ def gpu_notes(data, counts):
         ". Our kernels have been rewritten since then and not been measured again" if data["commit"] == counts["before"] else "")]
 
 
-def measured_bars(data, program):
-    of = [next(iter(b.values())) for b in data[program].values() if isinstance(b, dict)]
-    return {b["name"]: (b["floor_us"], max(b["us_first"], b["us_second"])) for b in of if "us_first" in b}
-
-
 @figure("cuda_h100_bars", "cuda_h100_peers", "cuda_counts")
 def verification_gpu(data, peers, counts):
-    ours = measured_bars(data, "verification")
+    ours = bars("verification")
     names = {"B = 1, 4 drafts, all accepted": "B = 1, 4 drafts, rejection, cold", "B = 1, 4 drafts, alpha .7": "B = 1, 4 drafts, rejection, alpha .7",
              "B = 64, 4 drafts, all accepted": "B = 64, 4 drafts, rejection, all accepted", "B = 64, 4 drafts, alpha .7": "B = 64, 4 drafts, rejection, alpha .7",
              "top-p .95, B = 1, all accepted": "top-p .95: B = 1, 4 drafts, rejection", "top-p .95, B = 64, all accepted": "top-p .95: B = 64, 4 drafts, rejection"}
@@ -406,8 +402,8 @@ def verification_gpu(data, peers, counts):
         out = name.replace(", cold", ", all accepted").replace(" .", " 0.").replace(", 4 drafts", "").replace(", depth 6", "").replace("64-node trees", "64 nodes")
         return re.sub(r"^top-p 0.95: (.*)", r"\1, top-p 0.95", out.replace("64-node tree", "64 nodes"))
 
-    series = [Series("memory floor", [(ours[n][0], None, None) for n in order], INK, "|"),
-              Series("specula", [(ours[n][1], None, None) for n in order], BLUE, text="{:.3g}".format),
+    series = [Series("memory floor", [(ours[n]["floor_us"], None, None) for n in order], INK, "|"),
+              Series("specula", [(ours[n]["us"], None, None) for n in order], BLUE, text="{:.3g}".format),
               Series("FlashInfer; for trees SGLang", [(theirs[n][0], *theirs[n]) if n in theirs else None for n in order], ORANGE, "|", line="")]
     return Plot(
         "Verification and sampling on a GPU",
@@ -418,11 +414,11 @@ def verification_gpu(data, peers, counts):
 
 @figure("cuda_h100_bars", "cuda_h100_peers", "cuda_counts")
 def attention_gpu(data, peers, counts):
-    floors = measured_bars(data, "attention")
+    at = bars("attention")
     labels = [f"{x['nodes']} nodes, B = {x['batch']}, L = {x['context']}" for x in peers["attention"]]
 
     def over_floor(keys):
-        return [(min(x[key] for key in keys) / floors[f"{label}, mma.sync"][0], None, None) for label, x in zip(labels, peers["attention"])]
+        return [(min(x[key] for key in keys) / at[f"{label}, mma.sync"]["floor_us"], None, None) for label, x in zip(labels, peers["attention"])]
 
     series = [Series("specula, faster of 2 kernels", over_floor(["ours_mma_us", "ours_wgmma_us"]), BLUE)] + [
         Series(name, over_floor([key]), colour, marker, line="") for key, name, marker, colour in (

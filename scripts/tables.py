@@ -18,25 +18,15 @@ def named(of, *names):
     return add
 
 
+def maker(name):
+    """The function that makes a table: one of TABLES, `method: NAME`, or `FILE: COLUMNS` of a run. None if there is no such table."""
+    kind, _, rest = name.partition(": ")
+    if name not in TABLES and kind == "method" and rest in load("reported")["ours"]:
+        return lambda page: method(rest)
+    return TABLES.get(name, (lambda page: columns(rest, rows(kind)) + source(kind, page)) if " | " in rest else None)
+
+
 # ---- the papers' methods
-
-COLUMNS = {  # of a table of a run: the file, and its columns
-    "glide": ("paper_glide", "draft = label | pipeline = name | acceptance [95%] | by depth | MAT [95%] | c = c, 3 digits | E(speedup) | speedup [95%] | "
-              "against vanilla, in time = speed against vanilla draft"),
-    "cape": ("paper_cape", "shape = label | pipeline = name | MAT [95%] | draft tokens | draft ms per round | speedup [95%] | "
-             "against the chain of 4 = speed against chain of 4 | against the best chain = speed against best chain"),
-    "cascades, MS": ("paper_cascades_ms", "best by SWI with MS = label | pipeline = name | MAT [95%] | MAT against the chain of base = MAT against best chain of base | "
-                     "SWI by MS = SWI by MS [95%] | SWI by PW = SWI by PW [95%] | SWI, own c = SWI [95%] | "
-                     "own SWI against the chain of base = SWI against best chain of base | draft calls per round"),
-    "s2d, target": ("paper_s2d_target", "`target` = label | pipeline = name | layers per call | acceptance [95%] | MAT [95%] | speedup [95%] | "
-                    "against exit 1 = speed against exit 1"),
-}
-COLUMNS["glide at temperature 1"] = ("paper_glide_t1", COLUMNS["glide"][1])
-COLUMNS["cascades, PW"] = ("paper_cascades_pw", COLUMNS["cascades, MS"][1].replace("with MS", "with PW"))
-COLUMNS["s2d, medium"] = ("paper_s2d_medium", COLUMNS["s2d, target"][1].replace("`target`", "`medium`"))
-for table_name, (file, spec) in COLUMNS.items():
-    TABLES[f"paper: {table_name}"] = lambda page, file=file, spec=spec: columns(spec, rows(file)) + source(file, page)
-
 
 @named(TABLES, "paper: main")
 def main(page):
@@ -89,18 +79,6 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
-@named(TABLES, ("paper: hass", 0), ("paper: hass at temperature 1", 1))
-def hass(page, t):
-    file = f"paper_hass_t{t}"
-    out = []
-    for row in rows(file):
-        eagle = row.label.replace("HASS", "EAGLE")
-        out.append([row[what] for what in ("label", "name", "tau [95%]", f"tau against {eagle}", "MAT [95%]", "acceptance, 3 digits", "draft tokens",
-                                           "speedup [95%]", f"speed against {eagle}")])
-    return table(["head and shape", "pipeline", "tau [95%]", "tau against EAGLE", "MAT [95%]", "acceptance", "draft tokens", "speedup [95%]",
-                  "speed against EAGLE"], out) + source(file, page)
-
-
 # Runs with a smaller target whose drafts are no longer in the repository: what each draft sees and was trained on.
 GLIDE_MEDIUM = {f"{kind}{width}": (sees, "target's") for width in ("64", "128", "128x2") for kind, sees in (("vanilla", "no"), ("glide", "yes"))}
 GLIDE_MEDIUM |= {"vanilla128-people": ("no", "people's"), "glide": ("yes", "people's")}
@@ -115,119 +93,23 @@ def glide_medium(page, file, chain):
     return table(["draft", "sees the target", "text", "acceptance", "by depth", "MAT", "c", "E(speedup)"], out)
 
 
-# ---- the papers' figures (reported.json) beside ours
+# ---- the papers' figures beside ours, as reported.json lists them
 
-SMALLER = "the smaller target `medium`"
-OURS = {  # file, row, its models in words, its figures
-    "chain": [("paper_glide_t1", "vanilla draft", "`small` for `target`", ("acceptance", "E(speedup)", "speedup")),
-              ("paper_main", "draft model, chain", "`small` for `target`", ("MAT", "speedup"))],
-    "cascades": [("paper_cascades_ms", "best chain of base", "`target`, base alone", ("SWI by MS",)),
-                 ("paper_cascades_ms", "best cascade of base and Max-Gram", "`target`, base and Max-Gram", ("SWI by MS", "MAT")),
-                 ("paper_cascades_ms", "best cascade of all three", "`target`, base, small and Max-Gram", ("SWI by MS", "MAT"))],
-    "glide": [("paper_glide_t1", "GLIDE", "`glide` for `target`", ("acceptance", "E(speedup)", "speedup")),
-              ("paper_main", "GLIDE, chain", "`glide` for `target`", ("MAT", "speedup")),
-              ("paper_main", "GLIDE with CAPE", "`glide` for `target`", ("MAT", "speedup"))],
-    "hass": [("paper_hass_t0", "EAGLE, 60 nodes, depth 6", "`eagle` for `target`, 60 nodes", ("tau", "speedup")),
-             ("paper_hass_t0", "HASS, 60 nodes, depth 6", "`hass` for `target`, 60 nodes", ("tau", "speedup")),
-             ("paper_hass_t0", "HASS, chain of 5", "`hass` for `target`, chain of 5", ("tau", "speedup"))],
-    "s2d": [("paper_s2d_medium", "S2D, 0.5 0.5 0 (the paper's)", "one draft, `medium`", ("MAT", "speedup")),
-            ("paper_s2d_target", "S2D, 0.5 0.5 0 (the paper's)", "the same draft, `target`", ("MAT", "speedup"))],
-    "asd": [("paper_asd_t0", "rules 1 and 2", "`target`, rules 1 and 2", ("speedup",)),
-            ("paper_asd_t0", "all rules (the paper's)", "`target`, all rules", ("speedup",)),
-            ("paper_main", "ASD", "`target`, every second layer", ("MAT", "speedup"))],
-    "dynamic tree": [("paper_hass_t0", "EAGLE, EAGLE's static tree", "`eagle`, static tree, `target`", ("tau", "speedup")),
-                     ("paper_hass_t0", "EAGLE, 60 nodes, depth 6", "`eagle`, dynamic tree of 60 nodes, `target`", ("tau", "speedup")),
-                     ("paper_main", "HASS, tree", "`hass`, dynamic tree of six draft tokens, `target`", ("tau", "speedup"))],
-    "max-gram": [("paper_main", "Max-Gram", "Max-Gram, `target`", ("tau", "speedup"))],
-    "cost-aware": [("paper_main", "draft model, cost-aware", "`cost-aware:chain@small`", ("MAT", "speedup")),
-                   ("paper_main", "draft model, chain", "the best fixed chain, by a search", ("MAT", "speedup")),
-                   ("main_avx2", "draft model, cost-aware", "`cost-aware:chain@small`", ("MAT", "speedup")),
-                   ("main_avx2", "draft model, chain", "the best fixed chain, by a search", ("MAT", "speedup"))],
-    "rejection": [("temperature_0.8", "chain:4:draw=sampled:rule=token", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
-                  ("temperature_0.8", "sampled-tree:rule=token", f"tree of 20 draft tokens, {SMALLER}", ("MAT",))],
-    "block": [("temperature_0.8", "chain:4:draw=sampled", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
-              ("temperature_0.8", "chain:4:draw=sampled:rule=token", "the same, token by token", ("MAT", "speedup"))],
-    "traversal": [("temperature_0.8", "sampled-tree", f"tree of 20 draft tokens, {SMALLER}", ("MAT",)),
-                  ("temperature_0.8", "sampled-tree:rule=token", "the same, by rejection", ("MAT",))],
-    "k-seq": [("temperature_0.8", "sampled-tree:draw=iid:rule=k-seq", f"tree of 20 independent draws, {SMALLER}", ("MAT",)),
-              ("temperature_0.8", "sampled-tree:draw=iid", "the same, by traversal", ("MAT",))],
-    "gumbel": [("temperature_0.8", "chain:4:draw=shared", f"chain of 4, {SMALLER}", ("MAT", "speedup")),
-               ("temperature_0.8", "chain:4", "the draft's argmax, by sample-and-match", ("MAT", "speedup"))],
-}
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}
 
 
-@named(TABLES, *((f"method: {name}", name) for name in OURS))
-def method(page, name):
+def method(name):
     out = []
     for x in load("reported")["methods"].get(name, []):
         said = [FORMS.get(key, key + (" {:.2f}" if isinstance(value, float) else " {}")).format(value) for key, value in x["figures"].items()]
         out.append([f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"], x["setting"], ", ".join(said)])
-    for file, label, models, what in OURS[name]:
-        row, data = Row(file, label), load(file)
+    for x in load("reported")["ours"][name]:
+        data = (row := Row(x["file"], x["row"])).data
         files = dict.fromkeys(data["run"]["prompts"] if "run" in data else ("gsm8k", "humaneval"))
         setting = (f"{' and '.join(TITLES.get(f, f) for f in files)}, " + ("greedy" if data["temperature"] == 0 else f"temperature {data['temperature']:.2g}")
                    + (", bfloat16 products" if data["inputs"] == "bf16" else ", products of floats"))
-        out.append([f"here ({row.link()})", models, setting, row.says(*what)])
+        out.append([f"here ({row.link()})", x["models"], setting, row.says(*x["figures"])])
     return table(["source", "models", "setting", "figures"], out)
-
-
-# Situation, what to use, words for its figures (`file: row | figure`, and `| category` where it is of one).
-CHOICES = [
-    ("costs and acceptance unknown", "`cost-aware:chain@DRAFT`", "{}; the best fixed length, found by a search, {}",
-     "paper_main: draft model, cost-aware | speedup", "paper_main: draft model, chain | speedup"),
-    ("passes bound by memory: a few nodes cost little", "a longer chain", "{}", "paper_main: draft model, chain | name,MAT,speedup"),
-    ("passes bound by arithmetic: every node costs", "`cost-aware`; else short chains", "{}; the best fixed chain, {}",
-     "main_avx2: draft model, cost-aware | speedup", "main_avx2: draft model, chain | name,speedup"),
-    ("further nodes are free", "`DynamicTree` over a head", "60 nodes: {}; chain of 5: {} (in time, on this CPU: {} and {})",
-     "paper_hass_t0: HASS, 60 nodes, depth 6 | MAT", "paper_hass_t0: HASS, chain of 5 | MAT",
-     "paper_hass_t0: HASS, 60 nodes, depth 6 | speedup", "paper_hass_t0: HASS, chain of 5 | speedup"),
-    ("you can train a draft on the target's own text", "a small model, `ModelDrafter`", "{}", "paper_main: draft model, chain | MAT,speedup"),
-    ("you can train, but only on text written by people", "a HASS head", "{}, GLIDE {}",
-     "paper_main: HASS, tree | name,speedup", "paper_main: GLIDE, chain | speedup"),
-    ("no training; text that repeats itself, such as code", "`chain@max-gram`, or `cost-aware:chain:10@max-gram`", "HumanEval {}, GSM8K {}",
-     "paper_main: Max-Gram | speedup | HumanEval", "paper_main: Max-Gram | speedup | GSM8K"),
-    ("prompts longer than the draft was trained for", "Max-Gram or a head; any other draft under `cost-aware`",
-     "retrieval: Max-Gram {}, head {}; plain draft {}, under `cost-aware` {}",
-     *(f"paper_spec_bench: {x} | speedup | rag" for x in ("Max-Gram", "HASS, cost-aware", "draft model, chain", "draft model, cost-aware"))),
-    ("no second model, no training, no repetition", "ASD, if the target has layers to spare; on this one it loses", "{}", "paper_main: ASD | speedup"),
-    ("one draft for targets of several sizes", "a draft with early exits, and each target's best exit",
-     "16 layers: all layers {}, S2D's thresholds {}; 8 layers: exit 1 {}, S2D's thresholds {}",
-     "paper_s2d_target: all layers | speedup", "paper_s2d_target: S2D, 0.5 0.5 0 (the paper's) | speedup",
-     "paper_s2d_medium: exit 1 | speedup", "paper_s2d_medium: S2D, 0.5 0.5 0 (the paper's) | speedup"),
-    ("several drafts, and a pass costs the same over any number of nodes", "`cascade` over Max-Gram", "{}; best chain {}",
-     "paper_cascades_ms: best cascade of base and Max-Gram | SWI by MS", "paper_cascades_ms: best chain of base | SWI by MS"),
-    ("several drafts, in time on this CPU", "`cascade` of two models, or the better of them", "{}; chain {}",
-     "paper_main: cascade | speedup", "paper_main: draft model, chain | speedup"),
-    ("temperature 1", "a sampled chain, `chain:draw=sampled@DRAFT`", "HASS {}, small {}, GLIDE {}, not on the same prompts",
-     "paper_hass_t1: HASS, chain of 5 | speedup", "paper_glide_t1: vanilla draft | speedup", "paper_glide_t1: GLIDE | speedup"),
-    ("temperature 0.8, small target", "`cost-aware:chain:draw=sampled`", "{}; greedy chain of 2: {}",
-     "temperature_0.8: cost-aware:chain:draw=sampled | speedup", "temperature_0.8: chain:2 | speedup"),
-    ("one seed must give one text, whichever draft", "`Draw::shared` with `GumbelCoupling`", "{}; independent draws, by block verification: {}",
-     "temperature_0.8: chain:4:draw=shared | MAT", "temperature_0.8: chain:4:draw=sampled | MAT"),
-]
-
-
-@named(TABLES, "choosing")
-def choosing(page):
-    """Which drafter and shape for which situation, each with what was measured."""
-    out = []
-    for situation, use, words, *cells in CHOICES:
-        said, links = [], {}
-        for cell in cells:
-            label, what, *category = cell.partition(": ")[2].split(" | ")
-            row = Row(cell.partition(": ")[0], label).of("".join(category))
-            said.append(re.sub(r" \[[^]]*\]", "", row.says(*what.split(","))))  # the files have the intervals
-            links[row.link()] = None
-        out.append([situation, use, words.format(*said), ", ".join(links)])
-    out.append(["no tree mask, or a recurrent target", "a chain, with `PathVerifier`",
-                "not measured; the target runs once for a chain, and once for each leaf of a tree", ""])
-    peers = load("cuda_h100_peers")
-    batch = next(x for x in peers["verification"] if x["name"].startswith("B = 64") and "alpha" in x["name"])
-    out.append(["batches on a GPU", "`specula::cuda`, with your engine's loop",
-                f"64 chains of 4, rejection: {batch['ours_us']:.0f} us, FlashInfer's from logits {batch['verify_us']:.0f} us "
-                f"(H100, {peers['date']}, older kernels)", "[data](benchmarks/cuda_h100_peers.json)"])
-    return table(["situation", "use", "measured", "from"], out)
 
 
 # ---- benchmarks of the CPU, and of compilers
