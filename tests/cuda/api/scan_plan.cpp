@@ -17,15 +17,17 @@ constexpr int kVocab = 128256;
 constexpr ScanDevice kHopper{132, 227 << 10, 228 << 10, true}, kAmpere{108, 163 << 10, 164 << 10, false},
     kSmall{28, 99 << 10, 100 << 10, false};
 
-ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
+ScanPlan plan(const ScanTask& task, const ScanDevice& device, int threads = 256) {
   ScanPlan out;
-  REQUIRE(plan_scan(
-      task, device, are_few(task, device),
+  const int blocks = plan_scan(
+      task, device, threads,
       [](const ScanSize& size, int warps) {
         return SequenceVerifier<RejectionRule, EmulatedCluster, BFloat16,
                                 LogitsDraft<BFloat16>>::shared_bytes(size, 64, warps);
       },
-      &out));
+      &out);
+  REQUIRE(blocks >= device.processors);
+  CHECK(blocks <= 512 / out.threads * device.processors);
   CHECK(out.shared_bytes <= device.block_bytes);
   CHECK((out.cluster >= 1 && out.cluster <= 16 && (out.cluster & (out.cluster - 1)) == 0));
   CHECK((out.size.rows >= 1 && out.size.rows <= kMaxRows));
@@ -36,24 +38,24 @@ ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
 
 }  // namespace
 
-TEST_CASE("few sequences: the largest clusters, all rows of a chain in one pass") {
+TEST_CASE("one block per multiprocessor, in the largest clusters, reads all rows of a chain in one pass") {
   for (const int sequences : {1, 8}) {
-    const ScanPlan p = plan({sequences, kVocab, 2, 5, 2}, kHopper);
+    const ScanPlan p = plan({sequences, kVocab, 2, 5, 2}, kHopper, 512);
     CHECK(p.cluster == 16);
     CHECK(p.threads == 512);
     CHECK(p.size.rows == 5);
   }
 }
 
-TEST_CASE("many sequences: two blocks of different sequences per multiprocessor, few rows ahead") {
+TEST_CASE("two blocks of different sequences per multiprocessor, few rows ahead") {
   const ScanPlan p = plan({64, kVocab, 2, 5, 2}, kHopper);
   CHECK(p.threads == 256);
   CHECK(p.cluster == 4);
   CHECK(p.size.rows == 2);
   CHECK(2 * (p.shared_bytes + 1024) <= kHopper.processor_bytes);
-  CHECK(plan({64, kVocab, 2, 5, 1}, kHopper).size.rows == 1);          // greedy
+  CHECK(plan({64, kVocab, 2, 5, 1}, kHopper).size.rows == 1);         // greedy
   CHECK(plan({64, kVocab, 2, 5, kMaxRows}, kHopper).size.rows == 5);  // rules that decide from the end
-  CHECK(plan({64, 32000, 2, 5, 1}, kHopper).size.rows == 4);           // short rows
+  CHECK(plan({64, 32000, 2, 5, 1}, kHopper).size.rows == 4);          // short rows
   CHECK(plan({1000, kVocab, 2, 5, 2}, kHopper).cluster == 1);
 }
 
@@ -64,8 +66,9 @@ TEST_CASE("devices without clusters, and with little shared memory") {
     CHECK(plan({sequences, 256000, 4, 8, 8}, kSmall).cluster == 1);
   }
   ScanPlan none;
-  CHECK_FALSE(plan_scan(
-      {1, kVocab, 2, 5, 2}, kHopper, true, [](const ScanSize&, int) { return std::size_t{1} << 20; }, &none));
+  CHECK(plan_scan(
+            {1, kVocab, 2, 5, 2}, kHopper, 512, [](const ScanSize&, int) { return std::size_t{1} << 20; },
+            &none) == 0);
 }
 
 TEST_CASE("rows ahead: 112 KB per multiprocessor, and at most the existing rows") {

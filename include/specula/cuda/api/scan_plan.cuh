@@ -50,18 +50,15 @@ inline int rows_in_a_pass(const ScanTask& task, int processors) {
   return smaller(larger(rows, task.least_rows), smaller(task.most_rows, kMaxRows));
 }
 
-inline bool are_few(const ScanTask& task, const ScanDevice& device) {
-  return task.problems <= device.processors / 8;
-}
-
-/// Few problems: blocks of 512 threads, one per multiprocessor, in the largest possible clusters. Many: two
-/// blocks of 256 threads per multiprocessor, of different problems, so that one reads while the other
-/// decides. `bytes(size, warps)` is the shared memory of a block. False where it does not fit.
+/// Blocks of at most `threads` threads that share a multiprocessor (one of 512, two of 256, so that one reads
+/// while the other decides), in the largest clusters that one wave of them holds by these limits.
+/// `bytes(size, warps)` is the shared memory of a block. Returns the blocks of a wave; 0 where a block does
+/// not fit.
 template <class Bytes>
-bool plan_scan(const ScanTask& task, const ScanDevice& device, bool few, Bytes bytes, ScanPlan* out) {
+int plan_scan(const ScanTask& task, const ScanDevice& device, int threads, Bytes bytes, ScanPlan* out) {
   constexpr std::size_t kReserved = 1024;  // of a multiprocessor, for each block
   ScanPlan plan;
-  for (int threads = few ? 512 : 256; threads >= 128; threads /= 2)
+  for (; threads >= 128; threads /= 2)
     for (const int ring : {8192, 4096})
       for (int rows = rows_in_a_pass(task, device.processors); rows >= 1;
            rows = rows > 2 ? rows / 2 : rows - 1) {
@@ -81,9 +78,9 @@ bool plan_scan(const ScanTask& task, const ScanDevice& device, bool few, Bytes b
                2 * plan.cluster * static_cast<std::int64_t>(task.problems) <= blocks)
           plan.cluster *= 2;
         *out = plan;
-        return true;
+        return blocks;
       }
-  return false;
+  return 0;
 }
 
 #ifdef __CUDACC__
@@ -104,20 +101,24 @@ cudaError_t make_scan_plan(Kernel* kernel, const ScanTask& task, int device, Byt
   if (error != cudaSuccess) return error;
   const ScanDevice what{limits.processors, static_cast<std::size_t>(limits.shared_bytes),
                         static_cast<std::size_t>(processor_bytes), clusters};
-  ScanPlan plan;
-  for (bool few = are_few(task, what);; few = false) {
-    if (!plan_scan(task, what, few, bytes, &plan)) return cudaErrorInvalidValue;
+  ScanPlan best;
+  double least = 0;
+  for (const int threads : {512, 256}) {
+    ScanPlan plan;
+    const int blocks = plan_scan(task, what, threads, bytes, &plan);
+    if (blocks == 0) continue;
     error = prepare(kernel, plan.shared_bytes, &plan.cluster);
-    if (error != cudaSuccess || !few || plan.cluster == 1) break;
-    int active = 0;
-    error = active_clusters(kernel, plan.cluster, plan.threads, plan.shared_bytes, &active);
-    // Some devices hold one of the largest clusters less than their multiprocessors suggest: then two of half
-    // the size fit instead.
-    if (error != cudaSuccess || active >= task.problems) break;
+    if (error == cudaSuccess)
+      error = fit_cluster(kernel, task.problems, plan.threads, plan.shared_bytes, &plan.cluster);
+    if (error != cudaSuccess) return error;
+    // A pass takes as long as what one warp reads in it; of equals, the smaller blocks.
+    const int waves = plan.cluster > 1 ? 1 : ceil_div(task.problems, blocks);
+    const double time =
+        static_cast<double>(waves) / smaller(plan.cluster * plan.threads / 32, tile_count(task.vocab));
+    if (best.shared_bytes == 0 || time <= least) best = plan, least = time;
   }
-  if (error == cudaSuccess)
-    error = fit_cluster(kernel, task.problems, plan.threads, plan.shared_bytes, &plan.cluster);
-  if (error == cudaSuccess) *out = plan;
+  if (best.shared_bytes == 0) return cudaErrorInvalidValue;
+  *out = best;
   return error;
 }
 

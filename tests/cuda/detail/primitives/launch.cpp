@@ -125,7 +125,7 @@ UNTHREADED_TEST_CASE("too little shared memory") {
 }
 
 UNTHREADED_TEST_CASE(
-    "few problems: 512 threads and the largest clusters; many problems: two blocks of 256 threads") {
+    "the geometry in which most warps read at once: 512 threads, or two blocks of 256 per multiprocessor") {
   FakeCuda cuda;
   for (const int problems : {1, 8}) {
     const ScanPlan p = plan(problems);
@@ -136,7 +136,17 @@ UNTHREADED_TEST_CASE(
   CHECK(plan(64).threads == 256);
   CHECK(plan(64).cluster == 4);
   CHECK(plan(200).cluster == 1);
-  cuda.block_bytes = 99 << 10;  // of which a multiprocessor has more than two blocks'
+  // Clusters of 4 that the device holds fewer of: half as many blocks of twice the threads.
+  cuda.active = [](int cluster, int threads, std::size_t) {
+    return (threads == 512 ? 132 : 264) / cluster - 4;
+  };
+  CHECK(plan(64).threads == 512);
+  CHECK(plan(64).cluster == 2);
+  CHECK(plan(16).threads == 256);  // the same number of warps either way
+  CHECK(plan(16).cluster == 8);
+  CHECK(plan(140).threads == 256);        // one wave in place of two
+  CHECK(plan(100, 1000).threads == 256);  // two tiles: more warps would read nothing
+  cuda.block_bytes = 99 << 10;            // of which a multiprocessor has more than two blocks'
   CHECK(plan(64).size.ring_bytes == 8192);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
@@ -148,8 +158,9 @@ UNTHREADED_TEST_CASE("devices without clusters get clusters of one block") {
   for (const int problems : {1, 8, 64}) {
     const ScanPlan p = plan(problems);
     CHECK(p.cluster == 1);
-    CHECK(p.threads == (problems == 64 ? 256 : 512));
+    CHECK(p.threads == 512);
   }
+  CHECK(plan(200).threads == 256);  // one wave, not two of half as many blocks
   CHECK_FALSE(cuda.kernel(kernel).clusters_of_16);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
@@ -175,9 +186,8 @@ UNTHREADED_TEST_CASE("fewer concurrent clusters than the number of multiprocesso
   cuda.active = [](int, int, std::size_t) { return 0; };
   CHECK(plan(32).cluster == 1);
   CHECK(plan(1).cluster == 1);
-  CHECK(plan(1).threads == 256);
+  CHECK(plan(1).threads == 512);
   CHECK(plan(1, 100).cluster == 1);  // one tile: one block suffices, however many run concurrently
-  CHECK(plan(1, 100).threads == 512);
 }
 
 UNTHREADED_TEST_CASE("occupancy queries use the configuration of the later launch") {
@@ -199,12 +209,12 @@ UNTHREADED_TEST_CASE("occupancy queries use the configuration of the later launc
   CHECK(asked == std::vector<Question>{{16, 128, 1000}, {8, 128, 1000}, {4, 128, 1000}, {2, 128, 1000}});
 
   asked.clear();
-  const std::size_t bytes = plan(6).shared_bytes;
-  CHECK(asked == std::vector<Question>{{16, 512, bytes_of({kVocab, 5, 8192}, 16)},
-                                       {16, 256, bytes},
-                                       {8, 256, bytes},
-                                       {4, 256, bytes},
-                                       {2, 256, bytes}});
+  plan(6);
+  std::vector<Question> both;
+  for (const int threads : {512, 256})
+    for (const int size : {16, 8, 4, 2})
+      both.push_back({size, threads, bytes_of({kVocab, 5, 8192}, threads / 32)});
+  CHECK(asked == both);
 }
 
 UNTHREADED_TEST_CASE("a device that refuses clusters of 16 gets clusters of 8") {
@@ -215,7 +225,7 @@ UNTHREADED_TEST_CASE("a device that refuses clusters of 16 gets clusters of 8") 
   CHECK(p.threads == 512);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
   cuda.active = [](int, int threads, std::size_t) { return threads == 512 ? 7 : 14; };
-  CHECK(plan(8).cluster == 8);  // the second attempt is refused, too
+  CHECK(plan(8).cluster == 8);  // of 256 threads, too
   CHECK(plan(8).threads == 256);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
@@ -241,7 +251,7 @@ UNTHREADED_TEST_CASE("a cluster size that the device does not support has occupa
   CHECK(active_clusters(kernel, 2, 256, 0, &active) == cudaSuccess);
   CHECK(active == 40);
   CHECK(plan(8).cluster == 2);
-  CHECK(plan(8).threads == 256);
+  CHECK(plan(8).threads == 512);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
   cuda.failing_call = cuda.calls;
