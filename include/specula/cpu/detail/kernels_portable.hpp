@@ -61,7 +61,7 @@ struct Tiles {
       SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
         const Real* w = a.w + k * a.column + strip(a.panel, s);
         step(sum[s], io.x + k, io.ldx, [=](int r) {
-          if constexpr (kRegisters <= 16)
+          if constexpr (kSums + kParts >= kRegisters)
             __asm__ volatile("" ::: "memory");  // else clang spills sums for them
           return packets::ploadu<Packet>(w + r);
         });
