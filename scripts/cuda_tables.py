@@ -6,20 +6,20 @@ import re
 import subprocess
 
 from figures import folder, load, root, table
-from tables import TABLES, named
+from tables import CLAIMS, TABLES, named
 
 
 def of(section):
-    return load(f"cuda_h100_{section}")
+    return load(f"cuda_h200_{section}")
 
 
 def us(x):
     return "" if x is None else "< 0.01" if x < 0.01 else f"{x:.2f}" if x < 10 else f"{x:.1f}" if x < 1000 else f"{x:.0f}"
 
 
-def bars(program):
+def bars(program, run="cuda_h200_bars"):
     """Name of each timed work of a program to what was measured: twice, of which the slower counts."""
-    found = [next(iter(bar.values())) for bar in of("bars")[program].values() if isinstance(bar, dict)]
+    found = [next(iter(bar.values())) for bar in load(run)[program].values() if isinstance(bar, dict)]
     return {bar["name"]: {"us": max(bar["us_first"], bar["us_second"]), **bar} for bar in found if "us_first" in bar}
 
 
@@ -44,22 +44,15 @@ def goal_of(bar):
     return [f"{bar['bound']} {bar['limit']:g}{later} {bar['unit']}", f"{bar['value']:.{digits}f} {bar['unit']}: {'met' if bar['pass'] else 'missed'}"]
 
 
-@named(TABLES, ("verification", "verification", True), ("growth", "growth", True), ("helpers", "helpers", False))
-def against_goals(page, program, prototypes):
-    best = {}
-    if prototypes:
-        times = [pair for step in of("prototypes")["steps"] for pair in step["us"].items()] + [(x["name"], x["us"]) for x in of("prototypes")["best"]]
-        for name, time in times:
-            best[name] = min(time, best.get(name, time))
-    rows = [[name, us(bar["us"]), f"{bar['bytes'] / 1e6:.2f}", us(bar["floor_us"]), *goal_of(bar), us(best.get(name))][:7 if prototypes else 6]
-            for name, bar in bars(program).items()]
-    return table(["work", "us", "MB", "floor us", "goal", "reached", "best prototype us"][:7 if prototypes else 6], rows)
+@named(TABLES, ("verification", "verification"), ("growth", "growth"), ("helpers", "helpers"))
+def against_goals(page, program):
+    rows = [[name, us(bar["us"]), f"{bar['bytes'] / 1e6:.2f}", us(bar["floor_us"]), *goal_of(bar)] for name, bar in bars(program).items()]
+    return table(["work", "us", "MB", "floor us", "goal", "reached"], rows)
 
 
 def swept():
-    """What plans chose and what was fastest, by name: of a list, or as scripts/gpu writes it, a program and a work at a time."""
-    data = of("sweep")
-    parts = [{x["name"]: x for x in data["sweep"]}] if "sweep" in data else [x for x in data.values() if isinstance(x, dict)]
+    """What plans chose and what was fastest, by name."""
+    parts = [x for x in of("sweep").values() if isinstance(x, dict)]
     return {name: x for part in parts for name, x in part.items() if isinstance(x, dict) and "best_us" in x}
 
 
@@ -84,7 +77,44 @@ def sweep(page):
     return table(["work", "planned", "us", "fastest", "us", "planned / fastest"], rows)
 
 
-# Peers' times; those with a star each with its ratio to ours: above 1 ours is the faster one.
+def flashinfer(work):
+    """Its time for a work of the bars, of the same run; None if it has no counterpart."""
+    found = {name: bar["bar"] for part in of("peers").values() if isinstance(part, dict) for name, bar in part.items() if isinstance(bar, dict)}
+    bar = found.get(work.replace(", cold", ", all accepted"))
+    return bar and max(bar["us_first"], bar["us_second"])
+
+
+def verified_by_flashinfer(work):
+    """Its cast, softmax and kernel for a work of verification."""
+    if work.startswith("sample"):
+        return flashinfer(f"FlashInfer, cast + softmax + {work}")
+    return flashinfer(f"FlashInfer, cast + softmax + chain kernel: {work}")
+
+
+@named(CLAIMS, "gpu chains")
+def gpu_chains():
+    work = "B = 64, 4 drafts, rejection, alpha .7"
+    return f"{us(bars('verification')[work]['us'])} us; FlashInfer, from the target's logits, {us(verified_by_flashinfer(work))} us"
+
+
+@named(TABLES, "flashinfer, verification")
+def flashinfer_verification(page):
+    rows = [[name, us(bar["us"]), us(its), f"{its / bar['us']:.2f}x"] for name, bar in bars("verification").items() if (its := verified_by_flashinfer(name))]
+    return table(["work", "ours us", "FlashInfer us", "FlashInfer / ours"], rows)
+
+
+@named(TABLES, "flashinfer, attention")
+def flashinfer_attention(page):
+    by_name, rows = bars("attention"), []
+    for shape in [name.removesuffix(", mma.sync") for name in by_name if name.endswith(", mma.sync")]:
+        ours = min(by_name[f"{shape}, {kind}"]["us"] for kind in ("mma.sync", "wgmma"))
+        its = [flashinfer(f"FlashInfer, {kind}: {shape}") for kind in ("custom mask", "prefix + masked tail + merge")]
+        if all(its):
+            rows.append([shape, us(ours), *(f"{us(x)} ({x / ours:.2f}x)" for x in its)])
+    return table(["work", "ours us, the faster kernel", "FlashInfer, custom mask", "FlashInfer, prefix + tail + merge"], rows)
+
+
+# Peers' times on an H100; those with a star each with its ratio to ours then: above 1 ours is the faster one.
 @named(TABLES,
        ("peers, verification", "verification", {"chain kernel alone us": "chain_us", "from f32 logits us": "verify_f32_us", "verify us": "verify_us*",
                                                 "verify, both us": "verify_both_us*"}),
@@ -96,13 +126,13 @@ def against_peers(page, part, shown):
         its = x.get(key.rstrip("*"))
         return f"{us(its)} ({its / x['ours_us']:.2f}x)" if its and key.endswith("*") else us(its)
 
-    return table(["work", "ours us", *shown], [[x["name"], us(x["ours_us"])] + [cell(x, key) for key in shown.values()] for x in of("peers")[part]])
+    return table(["work", "ours us", *shown], [[x["name"], us(x["ours_us"])] + [cell(x, key) for key in shown.values()] for x in load("cuda_h100_peers")[part]])
 
 
 @named(TABLES, "peers, attention")
 def peers_attention(page):
     rows = []
-    for x in of("peers")["attention"]:
+    for x in load("cuda_h100_peers")["attention"]:
         ours = min(x["ours_mma_us"], x["ours_wgmma_us"])
         rows.append([f"{x['nodes']} nodes, B = {x['batch']}, L = {x['context']}",
                      f"{us(x['ours_mma_us'])} / {us(x['ours_wgmma_us'])}", f"{us(x['ours_pages_mma_us'])} / {us(x['ours_pages_wgmma_us'])}",
@@ -127,8 +157,7 @@ def checked(page):
 def sanitizers(page):
     data, at = of("sanitize"), {}
     for x in data["sanitize"]:
-        more = f" (and perhaps more: it stopped printing at {data['print_limit']})" if x["reports"] >= data.get("print_limit", 1e9) else ""
-        at.setdefault(x["tool"], {})[x["program"]] = "ran out of time" if x["status"] == 124 else f"{x['reports']} reports{more}"
+        at.setdefault(x["tool"], {})[x["program"]] = "ran out of time" if x["status"] == 124 else f"{x['reports']} reports"
     programs = list(dict.fromkeys(x["program"] for x in data["sanitize"]))
     return table(["tool", *programs], [[tool, *(its.get(program, "") for program in programs)] for tool, its in at.items()])
 
@@ -149,26 +178,15 @@ def summary(page):
 
 # ---- what changed since
 
-@named(TABLES, "registers")
-def registers(page):
-    """Then, and as docs/cuda_kernels.md has them now."""
-    now = dict(re.findall(r"^\| `(.+?)` \| sm_90a \| (\d+) \|", (root / "docs/cuda_kernels.md").read_text(), re.M))
-    return table(["kernel", "registers then", "now"], [[f"`{k}`", then, now[k]] for k, then in load("cuda_counts")["registers"].items()])
-
-
-@named(TABLES, "counted")
-def counted(page):
-    return table(["what", "then", "now"], [[x["what"], f"{x['before']:g}", f"{x['after']:g}"] for x in load("cuda_counts")["counted"]])
-
-
 @named(TABLES, "goals")
 def goals(page):
-    """What is aimed at, beside what was measured before."""
+    """What is aimed at, between what was measured before and now."""
     rows = []
-    for x in load("cuda_counts")["goals"]:
-        of_kinds = [bars(x["program"]).get(x["name"] + kind) for kind in ("", ", mma.sync", ", wgmma")]
-        rows.append([x["name"], us(min(bar["us"] for bar in of_kinds if bar)), f"{x['us']:g}", "waits for a device"])
-    return table(["work", "us then", "goal us", "us now"], rows)
+    for x in load("cuda_goals")["goals"]:
+        then, now = (min(found[x["name"] + kind]["us"] for kind in ("", ", mma.sync", ", wgmma") if x["name"] + kind in found)
+                     for found in (bars(x["program"], "cuda_h100_bars"), bars(x["program"])))
+        rows.append([x["name"], us(then), f"{x['us']:g}", us(now), "met" if now <= x["us"] else f"{now / x['us']:.2f} times"])
+    return table(["work", "H100, 6058b4f: us", "goal us", "H200: us", "goal"], rows)
 
 
 def sources_of(header, text_of):
@@ -215,4 +233,4 @@ def record(commit):
     listed = git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
     files = sorted(set().union(*(sources_of(f, lambda path: git("show", f"{commit}:{path}")) for f in listed)))
     out = {"section": "sources", "commit": commit, "sha256": {f: digest(git("show", f"{commit}:{f}")) for f in files}}
-    (folder / "cuda_h100_sources.json").write_text(json.dumps(out, indent=1) + "\n")
+    (folder / "cuda_h200_sources.json").write_text(json.dumps(out, indent=1) + "\n")

@@ -2,7 +2,7 @@
 import dataclasses
 import re
 
-from cuda_tables import bars
+from cuda_tables import bars, flashinfer, verified_by_flashinfer
 from figures import TITLES, load, pipelines
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
@@ -379,23 +379,14 @@ def llama_cpp(data):
 
 # ---- GPU
 
-def gpu_notes(data, counts):
-    """Where and when, and what changed since."""
-    return [f"{data['device'].split(',')[0]}, {data['date'][:10]}, commit {data['commit']}" + (
-        ". Our kernels have been rewritten since then and not been measured again" if data["commit"] == counts["before"] else "")]
+def gpu_notes(data):
+    return [f"{data['device'].split(',')[0]}, {data['date'][:10]}, commit {data['commit']}"]
 
 
-@figure("cuda_h100_bars", "cuda_h100_peers", "cuda_counts")
-def verification_gpu(data, peers, counts):
+@figure("cuda_h200_bars", "cuda_h200_peers")
+def verification_gpu(data, peers):
     ours = bars("verification")
-    names = {"B = 1, 4 drafts, all accepted": "B = 1, 4 drafts, rejection, cold", "B = 1, 4 drafts, alpha .7": "B = 1, 4 drafts, rejection, alpha .7",
-             "B = 64, 4 drafts, all accepted": "B = 64, 4 drafts, rejection, all accepted", "B = 64, 4 drafts, alpha .7": "B = 64, 4 drafts, rejection, alpha .7",
-             "top-p .95, B = 1, all accepted": "top-p .95: B = 1, 4 drafts, rejection", "top-p .95, B = 64, all accepted": "top-p .95: B = 64, 4 drafts, rejection"}
-    theirs = {names[x["name"]]: (x["chain_us"], x["verify_both_us"]) for x in peers["verification"]}
-    for x in peers["trees"]:
-        theirs[f"{x['name']}, 64-node tree{'s' if x['name'] == 'B = 64' else ''}, depth 6, sample-and-match"] = (x["kernel_us"], x["zeroed_us"])
-    for x in peers["sampling"]:
-        theirs[f"sample, {x['name']}"] = (x["probs_us"], min(x["softmax_us"], x.get("from_logits_us", x["softmax_us"])))
+    theirs = {n: time for n in ours if (time := verified_by_flashinfer(n))}
     order = sorted(ours, key=lambda n: (n not in theirs, n.startswith("sample"), "top-p" in n, "tree" in n, "B = 64" in n or "64 rows" in n))
 
     def shown(name):
@@ -404,28 +395,27 @@ def verification_gpu(data, peers, counts):
 
     series = [Series("memory floor", [(ours[n]["floor_us"], None, None) for n in order], INK, "|"),
               Series("specula", [(ours[n]["us"], None, None) for n in order], BLUE, text="{:.3g}".format),
-              Series("FlashInfer; for trees SGLang", [(theirs[n][0], *theirs[n]) if n in theirs else None for n in order], ORANGE, "|", line="")]
+              Series("FlashInfer", [(theirs[n], None, None) if n in theirs else None for n in order], ORANGE, "v", line="")]
     return Plot(
         "Verification and sampling on a GPU",
-        ["Vocabulary of 128,256, bf16 logits, 4 draft tokens or trees; B sequences. Floor: bytes needed at the copy's speed. Peers: from their kernel alone, given "
-         "probabilities, to all it needs from bf16 logits. SGLang's verifies by another rule", *gpu_notes(data, counts)],
+        ["Vocabulary of 128,256, bf16 logits, 4 draft tokens or trees; B sequences. Floor: bytes needed at the copy's speed. FlashInfer: cast, softmax and kernel",
+         *gpu_notes(data)],
         [Panel(series, labels=[shown(n) for n in order], log=True, axis="microseconds (logarithmic)", ticks=ticks(0.1, 1, 10, 100, 1000))], row=36)
 
 
-@figure("cuda_h100_bars", "cuda_h100_peers", "cuda_counts")
-def attention_gpu(data, peers, counts):
+@figure("cuda_h200_bars", "cuda_h200_peers")
+def attention_gpu(data, peers):
     at = bars("attention")
-    labels = [f"{x['nodes']} nodes, B = {x['batch']}, L = {x['context']}" for x in peers["attention"]]
+    labels = [name.removesuffix(", mma.sync") for name in at if name.endswith(", mma.sync") and flashinfer(f"FlashInfer, custom mask: {name.removesuffix(', mma.sync')}")]
 
-    def over_floor(keys):
-        return [(min(x[key] for key in keys) / at[f"{label}, mma.sync"]["floor_us"], None, None) for label, x in zip(labels, peers["attention"])]
+    def over_floor(time_of):
+        return [(time_of(label) / at[f"{label}, mma.sync"]["floor_us"], None, None) for label in labels]
 
-    series = [Series("specula, faster of 2 kernels", over_floor(["ours_mma_us", "ours_wgmma_us"]), BLUE)] + [
-        Series(name, over_floor([key]), colour, marker, line="") for key, name, marker, colour in (
-            ("fa2_mask_us", "FlashInfer, custom mask", "v", ORANGE), ("xqa_us", "FlashInfer XQA", "s", PINK),
-            ("fa2_merge_us", "FlashInfer, 3 launches", "^", GREEN), ("cudnn_merge_us", "cuDNN, 3 launches", "D", VIOLET))]
+    series = [Series("specula, faster of 2 kernels", over_floor(lambda n: min(at[f"{n}, {kind}"]["us"] for kind in ("mma.sync", "wgmma"))), BLUE)] + [
+        Series(name, over_floor(lambda n, kind=kind: flashinfer(f"FlashInfer, {kind}: {n}")), colour, marker, line="") for kind, name, marker, colour in (
+            ("custom mask", "FlashInfer, custom mask", "v", ORANGE), ("prefix + masked tail + merge", "FlashInfer, 3 launches", "^", GREEN))]
     return Plot(
         "Tree attention on a GPU, over the memory floor",
-        ["32 query heads on 8 KV heads of 128, bf16; B sequences with L tokens of context. 3 launches: an unmasked prefix, a masked tail, a merge (cuDNN's queries "
-         "were packed beforehand)", *gpu_notes(data, counts)],
+        ["32 query heads on 8 KV heads of 128, bf16; B sequences with L tokens of context. 3 launches: an unmasked prefix, a masked tail, a merge",
+         *gpu_notes(data)],
         [Panel(series, labels=labels, log=True, reference=1, axis="time over the memory floor (logarithmic)", ticks=ticks(1, 1.5, 2, 3, 4, 6, form="{:g}x"))], row=34)

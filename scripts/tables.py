@@ -253,12 +253,6 @@ def llama_cpp_best():
     return f"{min(kinds):.2f} to {max(kinds):.2f}"
 
 
-@named(CLAIMS, "h100 chains")
-def h100_chains():
-    x = next(x for x in load("cuda_h100_peers")["verification"] if x["name"] == "B = 64, 4 drafts, alpha .7")
-    return f"{x['ours_us']:.0f} us; FlashInfer, from the target's logits {x['verify_us']:.0f} us, from ready probabilities {x['chain_us']:.0f} us"
-
-
 @named(CLAIMS, "h100 trees")
 def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")

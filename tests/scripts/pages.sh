@@ -26,20 +26,11 @@ notices() {
   python3 "$root/scripts/pages" >/dev/null
   python3 "$root/scripts/pages" --check
 }
-python3 - "$copy" <<'END'
-import json, pathlib, sys
-file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sweep.json")
-sweep = json.loads(file.read_text())
-sweep["a program"] = {x.pop("name"): x for x in sweep.pop("sweep")}  # as scripts/gpu writes it
-file.write_text(json.dumps(sweep))
-END
-python3 "$root/scripts/pages" --check
-
-bars=$copy/docs/benchmarks/cuda_h100_bars.json
-grep -q '"us_first": 53.648,' "$bars"
-sed -i 's/"us_first": 53.648,/"us_first": 63.648,/' "$bars"
+bars=$copy/docs/benchmarks/cuda_h200_bars.json
+grep -q '"us_first": 44.5673317,' "$bars"
+sed -i 's/"us_first": 44.5673317,/"us_first": 54.5673317,/' "$bars"
 notices 'a figure that changed'
-sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.69 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
+sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.82 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
 sed -i 's/ speedup | rag -->[0-9.]*x<!--/ speedup | rag -->9.99x<!--/' "$copy/README.md"
 notices 'a figure within a sentence of the README'
@@ -47,14 +38,13 @@ sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/mo
 notices 'a card that says another share of the target than the README'
 grep -q 'of which the target wrote 7 tenths' "$copy/README.md"
 python3 - "$copy" <<'END'
-import hashlib, json, pathlib, sys
-file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sources.json")
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h200_sources.json")
 sources = json.loads(file.read_text())
-header = "include/specula/cuda/args/types.cuh"  # as if this one were what was measured
-sources["sha256"][header] = hashlib.sha256(pathlib.Path(sys.argv[1], header).read_bytes()).hexdigest()[:16]
+sources["sha256"]["include/specula/cuda/args/types.cuh"] = 16 * "0"  # as if another one had been measured
 file.write_text(json.dumps(sources))
 END
-notices 'a header that did not change since it was measured'
+notices 'a header that changed since it was measured'
 sed -i 's/emits/takes/' "$copy/examples/cuda/sample_and_verify.cu"
 notices 'a program that changed'
 grep -q 'takes %d tokens' "$copy/docs/cuda.md"
