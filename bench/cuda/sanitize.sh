@@ -66,5 +66,5 @@ sanitize() {
       cat "$work/sanitize.items"
       printf '\n]}\n'
     } >"$out/sanitize.json"
-  done < <(sanitizer_calls | grep -E -- "$sanitize")
+  done < <(sanitizer_calls | grep -E -- "${sanitize:-.}")
 }

@@ -96,4 +96,8 @@ if command -v python3 >/dev/null; then
     bad=1
   expect "$(wc -l <"$work/calls")" "$(cat "$work/items")" 'calls in the JSON'
 fi
+
+: >"$work/calls"
+sanitize='synccheck growth|racecheck .*--part greedy' sanitize >/dev/null
+expect 2 "$(wc -l <"$work/calls")" 'calls that match a pattern'
 exit "$bad"
