@@ -26,7 +26,7 @@ struct Field {
   int wanted;
 };
 struct Constant {
-  static constexpr int wanted = 0;
+  [[maybe_unused]] static constexpr int wanted = 0;
 };
 struct Deleted {
   void wanted() = delete;
