@@ -1,5 +1,5 @@
 // labels: optimised
-// What the header lets pass computes as it promises. What it refuses: tests/compile_fail/{fast_math,cxx17,...}.cpp
+// What the header lets pass computes as it promises; what it refuses: compile_fail/{fast_math,cxx17,...}.cpp
 #include <specula/base/compiler_options.hpp>
 
 #include <doctest/doctest.h>
