@@ -1,5 +1,6 @@
 // labels: light
-// What is known of a pipeline before its models are: usage, which drafters a shape takes, the models' names and room.
+// What is known of a pipeline before its models are: usage, which drafters a shape takes, the models' names
+// and room.
 #include <specula/pipeline/factory.hpp>
 
 #include <doctest/doctest.h>
@@ -13,8 +14,8 @@ using Kind = PipelineField::Kind;
 
 namespace {
 
-const PipelineField kFields[] = {{"max-length", Kind::size, "4"}, {"draw", Kind::word, "greedy|sampled"},
-                                 {"at", Kind::numbers, ""}};
+const PipelineField kFields[] = {
+    {"max-length", Kind::size, "4"}, {"draw", Kind::word, "greedy|sampled"}, {"at", Kind::numbers, ""}};
 
 PipelineEntry entry(const char* drafters, std::size_t least, std::size_t most, bool copies, bool cost_aware) {
   return {"shape", kFields, "", drafters, least, most, copies, cost_aware, nullptr};
@@ -35,7 +36,8 @@ std::string wrong(const std::string& text, const PipelineEntry& of) {
 TEST_CASE("how a text is written: sizes in capitals, then keys, each with its fallback, then drafters") {
   CHECK(entry("small", 1, 1, false, true).usage() ==
         "[cost-aware:]shape[:MAX_LENGTH=4][:draw=greedy|sampled][:at=...][@small]");
-  CHECK(entry("", 0, 0, false, false).usage() == "shape[:MAX_LENGTH=4][:draw=greedy|sampled][:at=...][@DRAFTER]");
+  CHECK(entry("", 0, 0, false, false).usage() ==
+        "shape[:MAX_LENGTH=4][:draw=greedy|sampled][:at=...][@DRAFTER]");
 }
 
 TEST_CASE("which drafters a shape takes") {
@@ -65,7 +67,7 @@ TEST_CASE("models and room of several pipelines: all names, and twice the larges
   CHECK(room_for({}, 10, 20).max_nodes == 1);
 }
 
-TEST_CASE("an unknown shape is an error that names the nearest, and an old text one that names the new") {
+TEST_CASE("an unknown shape is an error that names the nearest") {
   CHECK_THROWS_WITH_AS(static_cast<void>(prepare_pipeline("chian")),
                        "unknown pipeline 'chian'; the nearest are chain, cape, beam", PipelineError);
 }
