@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "../naive_llama.hpp"
@@ -23,19 +24,21 @@ struct OneLayer {
     return config;
   }
 
-  specula::cpu::DecoderConfig config = small();
+  specula::cpu::DecoderConfig config;
   specula::cpu::DecoderOptions options{.capacity = 8, .max_nodes = 3, .threads = 2, .prefill_chunk = 4};
-  specula::cpu::DecoderWeights<double> weights =
-      specula::cpu::random_decoder_weights<double>(config, 5, specula::cpu::WeightType::full);
+  specula::cpu::DecoderWeights<double> weights;
   specula::cpu::detail::Batch<double> batch{config, options, 24};
   std::vector<std::int32_t> paths{0, 0, 1, 0, 2};
   std::vector<specula::cpu::detail::BatchToken> tokens{
       {7, 0, 0, &paths[0], 1, 1}, {3, 1, 1, &paths[1], 2, 2}, {9, 1, 2, &paths[3], 2, 1}};
 
-  OneLayer() {
+  explicit OneLayer(const specula::cpu::DecoderConfig& of = small(),
+                    std::shared_ptr<const specula::cpu::DecoderWeights<double>> target = {})
+      : config(of),
+        weights(specula::cpu::random_decoder_weights<double>(of, 5, specula::cpu::WeightType::full, target)) {
     batch.tokens = tokens;
     batch.end = 3;
-    for (std::int32_t i = 0; i < 3; ++i) weights.embedding.get_row(batch.token(i).token, batch.hidden.at(i));
+    for (std::int32_t i = 0; i < 3; ++i) weights.tokens().get_row(batch.token(i).token, batch.hidden.at(i));
   }
 
   /// Calls f(worker) on both threads, which share the tokens.
@@ -50,8 +53,10 @@ struct OneLayer {
 
   /// The largest difference between the residual stream after `block` and that of plain loops over the layer.
   double error_after(specula::cpu::detail::Block<double>& block) {
+    return error_after(block, naive_columns(weights, {{7, 0, {0}}, {3, 1, {0, 1}}, {9, 1, {0, 2}}}));
+  }
+  double error_after(specula::cpu::detail::Block<double>& block, const NaiveStates& naive) {
     on_threads([&](const auto& worker) { block.run(worker, batch), batch.add(worker); });
-    const NaiveStates naive = naive_columns(weights, {{7, 0, {0}}, {3, 1, {0, 1}}, {9, 1, {0, 2}}});
     double error = 0;
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t k = 0; k < naive.hidden[0][i].size(); ++k)
