@@ -1,0 +1,49 @@
+// --chat, --raw, --system: whether prompts are put as turns of a chat.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "chat_template.hpp"
+#include "errors.hpp"
+
+namespace specula_examples {
+
+struct ChatOptions {
+  bool chat = false, raw = false;
+  std::string system;
+};
+
+inline void add_chat_options(CLI::App& app, ChatOptions& options) {
+  auto* const chat =
+      app.add_flag("--chat", options.chat,
+                   "Put prompts as a user's turns, by the model's own chat template: the default where it "
+                   "has one and no --style is given. Without a prompt, on a terminal: a conversation");
+  auto* const raw =
+      app.add_flag("--raw", options.raw, "Put prompts as they are, even if the model has a chat template");
+  app.add_option("--system", options.system, "The system message of each chat")->excludes(raw);
+  raw->excludes(chat);
+}
+
+/// The template to put prompts by; nothing: they are put raw, or by --style, which is `style`. `found` is the
+/// model's, `model` what messages call that. Throws UsageError if a chat is asked for and it has none, or
+/// --style is given, too; and as ChatTemplate.
+inline std::optional<ChatTemplate> chosen_template(const ChatOptions& options, const std::string& style,
+                                                   std::optional<ChatTemplateText> found,
+                                                   const std::string& model) {
+  const bool asked = options.chat || !options.system.empty(), styled = style != "auto";
+  if (asked && styled) throw UsageError("--style " + style + " does not go with --chat and --system");
+  if (options.raw || styled) return {};
+  if (found) return ChatTemplate(std::move(*found));
+  if (asked)
+    throw UsageError(
+        (options.chat ? "--chat: " : "--system: ") + model +
+        " has no chat template (chat_template.jinja, or the key chat_template of tokenizer_config.json or "
+        "of a GGUF file's tokenizer)");
+  return {};
+}
+
+}  // namespace specula_examples
