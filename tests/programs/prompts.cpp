@@ -125,6 +125,8 @@ TEST_CASE("JSON Lines: prompt, question, the first of turns") {
   CHECK(prompts[0].put(Style::automatic) == "def f():\n");
   CHECK(prompts[1].put(Style::automatic) == "Question: How many?\nAnswer:");
   CHECK(prompts[2].put(Style::automatic) == "Question: One\nAnswer:");
+  CHECK(prompts[2].later == std::vector<std::string>{"Two"});
+  CHECK(prompts[1].later.empty());
   CHECK(prompts[1].put(Style::raw) == "How many?");
   CHECK(prompts[0].put(Style::code) == "def f():\n");
 }
@@ -160,6 +162,8 @@ TEST_CASE("JSON Lines: null counts as absent; messages name the field") {
         "p.jsonl:2: key 'turns': expected strings, at least one, found an array of 0");
   CHECK(error("{\"turns\": [null]}") ==
         "p.jsonl:2: key 'turns': expected strings, at least one, found [null]");
+  CHECK(error("{\"turns\": [\"a\", 7]}") ==
+        "p.jsonl:2: key 'turns': expected strings, at least one, found an array of 2");
   CHECK(error("{\"prompt\": null}") == "p.jsonl:2: has none of the fields prompt, question, turns");
   CHECK(error("[1]") == "p.jsonl:2: expected a JSON object, found [1]");
   CHECK(error("{\"prompt\": ").starts_with("p.jsonl:2: offset 11: "));
