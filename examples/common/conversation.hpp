@@ -1,6 +1,7 @@
 // A conversation on a terminal.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <istream>
 #include <optional>
@@ -14,6 +15,9 @@
 #include "chat.hpp"
 
 namespace specula_examples {
+
+/// Tokens of a conversation up to its last answer, where the model was trained for more.
+inline constexpr std::size_t kTalkTokens = 4096;
 
 /// What a model answered: its tokens, without the one that ended it, and the text that they were shown as.
 struct ChatAnswer {

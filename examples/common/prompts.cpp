@@ -203,10 +203,4 @@ PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSize
   return split;
 }
 
-std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {
-  std::vector<std::string> texts;
-  for (const Prompt& prompt : split_prompts(files, {.limit = limit}).test) texts.push_back(prompt.put(style));
-  return texts;
-}
-
 }  // namespace specula_examples

@@ -58,7 +58,4 @@ struct PromptSplit {
 /// it, that has no prompts left to report on, and as load_prompts().
 PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSizes& sizes);
 
-/// The prompts of several files, at most `limit` of each (0: all), as the model gets them.
-std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style);
-
 }  // namespace specula_examples

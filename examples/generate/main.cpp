@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "asked_prompt.hpp"
 #include "chat.hpp"
 #include "chat_options.hpp"
 #include "conversation.hpp"
@@ -140,13 +141,6 @@ nlohmann::ordered_json to_json(const std::string& prompt, const std::string& tex
           {"decode_seconds", run.decode_seconds}};
 }
 
-/// A prompt, or the first turn of a chat and those that follow its answer.
-struct Asked {
-  RacePrompt prompt;
-  std::optional<Chat> chat = {};
-  std::vector<std::string> later = {};
-};
-
 /// How the answers of a program are decoded and shown.
 struct Show {
   const Racer& racer;
@@ -193,27 +187,18 @@ Tokens answer_of(const Decoded& run) {
   return run.ending == specula::FinishReason::stop_token ? all.first(all.size() - 1) : all;
 }
 
-/// Returns an entry per answer, for --json. `room` is that of a prompt, in tokens.
-nlohmann::ordered_json generate(const Show& show, std::span<Asked> all_asked, std::size_t room) {
+/// Returns an entry per answer, for --json.
+nlohmann::ordered_json generate(const Show& show, std::span<AskedPrompt> prompts) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (std::size_t p = 0; p < all_asked.size(); ++p) {
-    Asked& asked = all_asked[p];
-    if (all_asked.size() > 1)
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    if (prompts.size() > 1)
       std::cout << (p ? "\n" : "")
                 << show.paint.bold(std::string("=== prompt ").append(std::to_string(p + 1))) << '\n';
-    for (std::size_t turn = 0; turn <= asked.later.size(); ++turn) {
-      if (turn > 0) {
-        const std::string& text = asked.later[turn - 1];
-        asked.prompt = {text, asked.chat->ask(text)};
-        if (asked.prompt.tokens.size() > room)
-          throw std::runtime_error("prompt " + std::to_string(p + 1) + ", turn " + std::to_string(turn + 1) +
-                                   ": the chat has " + std::to_string(asked.prompt.tokens.size()) +
-                                   " tokens, and there is room for " + std::to_string(room));
-      }
-      const std::string echo = asked.chat ? "> " + asked.prompt.text + "\n" : asked.prompt.text;
-      const auto [run, text] = show_text(show, asked.prompt, all.size(), turn > 0, echo);
-      if (asked.chat) asked.chat->answer(answer_of(run), text);
-      all.push_back(to_json(asked.prompt.text, text, run));
+    AskedPrompt& asked = prompts[p];
+    for (bool first = true, more = true; more; first = false) {
+      const auto [run, text] = show_text(show, {asked.text, asked.tokens}, all.size(), !first, asked.shown());
+      all.push_back(to_json(asked.text, text, run));
+      more = asked.next(answer_of(run), text);
     }
   }
   return all;
@@ -237,9 +222,6 @@ nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_j
   out["stop"] = options.stops;
   return out;
 }
-
-constexpr std::size_t kTalkTokens = 4096;  // of a conversation, up to its last answer
-constexpr std::size_t kTurnTokens = 64;    // what a template may put around a turn
 
 /// The template of the target, where prompts are to be put by it.
 std::optional<ChatTemplate> model_template(const Options& options, const std::filesystem::path& folder,
@@ -282,52 +264,36 @@ int run(int argc, char** argv) {
   const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
-  const std::optional<ChatTemplate> chat_template =
-      model_template(options, folders.target_folder(), tokenizer);
-  const ChatVocabulary vocabulary = chat_template ? chat_vocabulary(tokenizer) : ChatVocabulary();
-  const auto new_chat = [&] { return Chat(*chat_template, vocabulary, options.chat.system); };
-  const bool talks = chat_template && !options.has_prompt && options.prompts.empty() && !options.race &&
-                     isatty(STDIN_FILENO);
+  const auto chat_template = model_template(options, folders.target_folder(), tokenizer);
+  std::optional<ChatSetting> chats;
+  if (chat_template) chats.emplace(*chat_template, chat_vocabulary(tokenizer), options.chat.system);
+  const bool talks =
+      chats && !options.has_prompt && options.prompts.empty() && !options.race && isatty(STDIN_FILENO);
   if (talks && !(options.json.empty() && options.trace.empty()))
     throw UsageError("--json and --trace go with a prompt, not with a conversation");
-  const auto most = static_cast<std::size_t>(options.common.max_new_tokens);
-  std::vector<Asked> all_asked;
-  std::vector<std::vector<Token>> tokens;  // as many as a prompt may have
-  if (talks) {
+  std::vector<AskedPrompt> asked;
+  if (!talks)
+    for (Prompt& prompt : read_prompts(options))
+      asked.push_back(asked_prompt(
+          std::move(prompt), chats ? &*chats : nullptr, style,
+          [&](const std::string& text) { return tokenizer.encode(text); }, options.common.max_new_tokens,
+          !options.race));
+  std::vector<std::vector<Token>> tokens;  // as many as may precede an answer
+  for (const AskedPrompt& prompt : asked) tokens.emplace_back(prompt.longest);
+  if (talks)
     tokens.emplace_back(std::min(configs.longest_prompt(options.common.max_new_tokens), kTalkTokens));
-  } else {
-    for (Prompt& prompt : read_prompts(options)) {
-      if (!chat_template) {
-        std::string text = prompt.put(style);
-        tokens.push_back(tokenizer.encode(text));
-        all_asked.push_back({{std::move(text), tokens.back()}});
-        continue;
-      }
-      Chat chat = new_chat();
-      tokens.push_back(chat.ask(prompt.text));
-      all_asked.push_back({{prompt.text, tokens.back()},
-                           std::move(chat),
-                           options.race ? std::vector<std::string>() : prompt.later});
-      for (const std::string& text : all_asked.back().later)  // and what the template puts around a turn
-        tokens.back().resize(tokens.back().size() + vocabulary.encode(text, false).size() + most +
-                             kTurnTokens);
-    }
-  }
   if (!options.json.empty()) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   ModelPack models(folders, checked_sizes(configs, factories, tokens, tokenizer, options.common));
-  const std::size_t room = std::max_element(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) {
-                             return a.size() < b.size();
-                           })->size();
   const auto pipeline = factories[0].build(models, options.common.sampling);
   Racer speculating{options.pipeline, pipeline.get(), factories[0].lossy,
                     options.common.sampling.temperature > 0};
   std::optional<Trace> trace;
   if (!options.trace.empty()) {
     std::size_t answers = 0;
-    for (const Asked& asked : all_asked) answers += 1 + asked.later.size();
+    for (const AskedPrompt& prompt : asked) answers += 1 + prompt.later.size();
     trace.emplace(options.trace, answers, [&](Token token) {
       return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
     });
@@ -340,13 +306,13 @@ int run(int argc, char** argv) {
   if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
   const Show show{speculating, settings, options.stops, tokenizer, paint};
   if (talks) {
-    talk(show, new_chat(), room);
+    talk(show, chats->start(), tokens.front().size());
   } else if (!options.race) {
-    auto json = generate(show, all_asked, room);
+    auto json = generate(show, asked);
     if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
   } else {
     std::vector<RacePrompt> prompts;
-    for (Asked& asked : all_asked) prompts.push_back(std::move(asked.prompt));
+    for (AskedPrompt& prompt : asked) prompts.push_back({prompt.text, std::move(prompt.tokens)});
     const auto plain = factories[1].build(models, options.common.sampling);
     race({"autoregressive", plain.get()}, speculating, prompts, settings, options.stops, tokenizer, paint,
          size_for_panes(STDOUT_FILENO), options.runs, std::cout, std::cerr);

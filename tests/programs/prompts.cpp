@@ -227,12 +227,12 @@ TEST_CASE("styles by name") {
   CHECK_THROWS_AS(parse_style("poem"), UsageError);
 }
 
-TEST_CASE("several files, a limited number of prompts from each, in the style of each field") {
+TEST_CASE("several files, a limited number of prompts from each") {
   const std::string file = SPECULA_MODELS_DIR "/../prompts/default.jsonl";
   const auto all = load_prompts(file);
-  const auto some = put_prompts({file, file}, 3, Style::automatic);
+  const auto some = split_prompts({file, file}, {.limit = 3}).test;
   REQUIRE(some.size() == 6);
-  for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == all[i % 3].put(Style::automatic));
-  CHECK(put_prompts({file}, 0, Style::raw).size() == all.size());
-  CHECK(put_prompts({file}, 0, Style::raw)[0] == all[0].text);
+  for (std::size_t i = 0; i < some.size(); ++i)
+    CHECK(some[i].put(Style::automatic) == all[i % 3].put(Style::automatic));
+  CHECK(split_prompts({file}, {}).test.size() == all.size());
 }
