@@ -223,17 +223,6 @@ nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_j
   return out;
 }
 
-/// The template of the target, where prompts are to be put by it.
-std::optional<ChatTemplate> model_template(const Options& options, const std::filesystem::path& folder,
-                                           const Tokenizer& tokenizer) {
-  auto found = find_chat_template(folder);
-  const auto piece = [&](Token token) {
-    return token == specula::kNoToken ? std::string() : tokenizer.pieces()[static_cast<std::size_t>(token)];
-  };
-  if (found) found->begin = piece(tokenizer.begin()), found->end = piece(tokenizer.end());
-  return chosen_template(options.chat, options.style, std::move(found), "the target " + folder.string());
-}
-
 /// A bar for prompts that are read in several parts.
 void show_prefill(std::size_t done, std::size_t total) {
   static std::optional<ProgressBar> bar;
@@ -264,9 +253,7 @@ int run(int argc, char** argv) {
   const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
-  const auto chat_template = model_template(options, folders.target_folder(), tokenizer);
-  std::optional<ChatSetting> chats;
-  if (chat_template) chats.emplace(*chat_template, chat_vocabulary(tokenizer), options.chat.system);
+  const auto chats = chosen_chats(options.chat, options.style, folders.target_folder(), tokenizer);
   const bool talks =
       chats && !options.has_prompt && options.prompts.empty() && !options.race && isatty(STDIN_FILENO);
   if (talks && !(options.json.empty() && options.trace.empty()))

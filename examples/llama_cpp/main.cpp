@@ -254,6 +254,7 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
       {"prompts", prompts},
       {"style", options.style},
   };
+  if (!options.chat.system.empty()) out["system"] = options.chat.system;
   add_decoding_json(out, options.decoding);
   out["threads"] = threads.target;
   out["draft_threads"] = threads.draft;
@@ -362,12 +363,13 @@ int run(int argc, char** argv) {
     if (auto how = chosen_template(options.chat, options.style, tokenizer.chat_template(),
                                    "the target " + options.model))
       chats.emplace(std::move(*how), tokenizer.chat_vocabulary(), options.chat.system);
+  const Style style = parse_style(options.style);
+  if (chats) options.style = "chat";  // in the JSON
   const bool generates = !compares && options.passes == 0;
   const bool talks = chats && generates && !given && options.prompt_files.empty() && isatty(STDIN_FILENO);
   const std::int32_t trained_for = llama_model_n_ctx_train(models.target_file().get());
   const std::int32_t behind = options.passes > 0 ? options.passes : options.decoding.max_new_tokens;
   std::vector<AskedPrompt> asked;
-  const Style style = parse_style(options.style);
   if (!talks)
     for (Prompt& prompt : read_prompts(options, given))
       asked.push_back(asked_prompt(
