@@ -40,8 +40,8 @@ struct GgufVocabulary {
 /// wrong, and for a `model` or `pre` that is not read.
 Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary, const std::string& source);
 
-/// What the tokenizer.json of such a vocabulary holds. For "llama" `tokenizers` may give other tokens where a
-/// text repeats itself ("aaaa"): merges have the ranks of pairs there. Throws likewise.
+/// What the tokenizer.json of such a vocabulary holds. It cannot say that tokens have the same score: of
+/// those, pairs merge in another order in `tokenizers`. Throws likewise.
 specula::cpu::Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source);
 
 }  // namespace specula_examples
