@@ -98,7 +98,7 @@ class JsonTokenizer {
       if (out.adds_begin) out.begin = in_front_;
     }
     for (const Token end : out.ends)
-      if (added_[index(end)]) out.bytes[index(end)].clear();
+      if (index(end) < added_.size() && added_[index(end)]) out.bytes[index(end)].clear();
     return out;
   }
 
