@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <set>
@@ -119,19 +120,38 @@ bool is_control(const GgufVocabulary& vocabulary, std::size_t token) {
          (type == GgufVocabulary::user_defined && is_end(vocabulary.tokens[token]));
 }
 
-/// What the scores say, as merges: each token in two parts that are tokens, those of the highest score first,
-/// those of the same score by their numbers.
-Json merges_of_scores(const GgufVocabulary& vocabulary) {
+/// Tokens, those of the highest score first, those of the same score by their numbers.
+std::vector<std::size_t> by_score(const GgufVocabulary& vocabulary) {
   std::vector<std::size_t> order(vocabulary.tokens.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return vocabulary.scores[a] > vocabulary.scores[b]; });
+  return order;
+}
+
+/// Per token, how many higher scores there are; none where pairs have an order of their own.
+std::vector<std::uint32_t> ranks_of(const GgufVocabulary& vocabulary) {
+  if (vocabulary.model != "llama") return {};
+  std::vector<std::uint32_t> out(vocabulary.tokens.size());
+  std::uint32_t rank = 0;
+  float score = 0;
+  for (const std::size_t token : by_score(vocabulary)) {
+    if (vocabulary.scores[token] != score) ++rank;
+    score = vocabulary.scores[token];
+    out[token] = rank;
+  }
+  return out;
+}
+
+/// What the scores say, as merges: each token in two parts that are tokens.
+Json merges_of_scores(const GgufVocabulary& vocabulary) {
+  std::vector<std::size_t> order = by_score(vocabulary);
   std::erase_if(order, [&](std::size_t token) {
     const auto type = type_of(vocabulary, token);
     return type == GgufVocabulary::unknown || type == GgufVocabulary::byte || is_control(vocabulary, token);
   });
   std::set<std::string_view> known;
   for (const std::size_t token : order) known.insert(vocabulary.tokens[token]);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return vocabulary.scores[a] > vocabulary.scores[b]; });
   Json out = Json::array();
   for (const std::size_t token : order) {
     const std::string_view text = vocabulary.tokens[token];
@@ -167,6 +187,8 @@ void check_vocabulary(const GgufVocabulary& vocabulary, const std::string& sourc
       fail(source, key, std::to_string(count) + " entries for " + std::to_string(size) + " tokens");
   };
   if (pieces) has_size("scores", vocabulary.scores.size());
+  for (const float score : vocabulary.scores)
+    if (std::isnan(score)) fail(source, "scores", "a score is no number");
   if (!vocabulary.types.empty()) has_size("token_type", vocabulary.types.size());
   for (const std::string& text : vocabulary.tokens)
     if (text.size() > kMaxText)
@@ -264,10 +286,8 @@ Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source)
 }
 
 Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary, const std::string& source) {
-  const Json json = tokenizer_json(vocabulary, source);
-  const bool pieces = vocabulary.model == "llama";
-  return make_json_tokenizer(json, source, roles(vocabulary, source),
-                             pieces ? PairRanks::of_results : PairRanks::of_pairs);
+  const Json json = tokenizer_json(vocabulary, source);  // first, since it checks the parts
+  return make_json_tokenizer(json, source, roles(vocabulary, source), ranks_of(vocabulary));
 }
 
 }  // namespace specula_examples

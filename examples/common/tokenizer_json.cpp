@@ -61,7 +61,7 @@ struct AddedSets {
 
 class JsonTokenizer {
  public:
-  JsonTokenizer(const JsonFields& file, const TokenFiles& files, PairRanks ranks) {
+  JsonTokenizer(const JsonFields& file, const TokenFiles& files, std::span<const std::uint32_t> ranks) {
     const JsonFields model = file.object("model");
     if (const auto type = model.text("type", "BPE"); type != "BPE") refuse_tokenizer(file, "a model " + type);
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -98,7 +98,7 @@ class JsonTokenizer {
       if (out.adds_begin) out.begin = in_front_;
     }
     for (const Token end : out.ends)
-      if (added_[index(end)]) out.bytes[index(end)].clear();
+      if (index(end) < added_.size() && added_[index(end)]) out.bytes[index(end)].clear();
     return out;
   }
 
@@ -147,7 +147,8 @@ class JsonTokenizer {
     return pre_tokenizer_.byte_level() ? spelled_bytes(piece) : piece;
   }
 
-  void read_model(const JsonFields& file, const JsonFields& model, const TokenFiles& files, PairRanks ranks) {
+  void read_model(const JsonFields& file, const JsonFields& model, const TokenFiles& files,
+                  std::span<const std::uint32_t> ranks) {
     const JsonFields vocabulary = model.object("vocab");
     const auto entries = file.objects("added_tokens");
     // Numbers may have gaps, but not so many that a small file takes all memory.
@@ -233,7 +234,7 @@ class JsonTokenizer {
     with_controls_ = {AddedTokens(std::move(raw), true), AddedTokens(std::move(normal), true)};
   }
 
-  void read_merges(const JsonFields& model, PairRanks ranks) {
+  void read_merges(const JsonFields& model, std::span<const std::uint32_t> ranks) {
     constexpr const char* kKey = "merges";
     const Json& merges = model.array(kKey, "merges");
     const auto in_vocabulary = [&](const std::string& piece) {
@@ -244,7 +245,6 @@ class JsonTokenizer {
     };
     pairs_.reserve(merges.size());
     std::uint32_t rank = 0;
-    std::unordered_map<Token, std::uint32_t> rank_of_result;
     for (const Json& entry : merges) {
       std::pair<std::string, Token> left, right;
       if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
@@ -264,9 +264,7 @@ class JsonTokenizer {
       if (result == kNoToken)
         model.fail(kKey, "token '" + (pre_tokenizer_.byte_level() ? spell_bytes(whole) : whole) +
                              "' is not in the vocabulary");
-      pairs_.merge(left.second, right.second, result,
-                   ranks == PairRanks::of_pairs ? rank : rank_of_result.emplace(result, rank).first->second);
-      ++rank;
+      pairs_.merge(left.second, right.second, result, ranks.empty() ? rank++ : ranks[index(result)]);
     }
   }
 
@@ -284,7 +282,7 @@ class JsonTokenizer {
 }  // namespace
 
 Tokenizer make_json_tokenizer(const Json& json, const std::string& source, const TokenFiles& files,
-                              PairRanks ranks) {
+                              std::span<const std::uint32_t> ranks) {
   const auto made = std::make_shared<const JsonTokenizer>(JsonFields(json, source), files, ranks);
   Tokenizer::Parts parts = made->parts(files, source);
   parts.encode = [made](std::string_view text, bool controls) { return made->encode(text, controls); };

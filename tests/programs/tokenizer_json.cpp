@@ -197,6 +197,15 @@ TEST_CASE("a long word takes no quadratic time") {
   CHECK(std::all_of(tokens.begin(), tokens.end(), [](Token t) { return t == 257; }));
 }
 
+TEST_CASE("a text may end with a token that only the model has") {
+  TokenFiles files;
+  files.stop_tokens = {300};
+  const Tokenizer tokenizer = make(byte_level(), files);
+  CHECK(tokenizer.vocab_size() == 261);
+  CHECK(tokenizer.end() == 300);
+  CHECK(tokenizer.bytes(300).empty());
+}
+
 TEST_CASE("numbers far beyond the size of the file are refused, and so are parts that are not read") {
   const auto changed = [](const char* patch) {
     json file = byte_level();
