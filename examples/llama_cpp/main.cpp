@@ -381,10 +381,10 @@ int run(int argc, char** argv) {
     sized.emplace_back(prompt.longest);
     prompts.push_back(prompt.tokens);
   }
-  if (talks)
-    sized.emplace_back(
-        trained_for > 0 ? std::min(kTalkTokens, static_cast<std::size_t>(std::max(1, trained_for - behind)))
-                        : kTalkTokens);
+  if (talks) {  // libllama rounds the room for nodes up, and warns of more than the model was trained for
+    const std::int32_t most = std::max({1, trained_for / 2, trained_for - behind - 512});
+    sized.emplace_back(trained_for > 0 ? std::min(kTalkTokens, static_cast<std::size_t>(most)) : kTalkTokens);
+  }
   std::size_t longest = 0;
   for (const auto& prompt : sized) longest = std::max(longest, prompt.size());
   check_context(sized, behind, trained_for, "the target " + options.model, options.decoding.beyond_context);

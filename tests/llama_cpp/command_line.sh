@@ -114,13 +114,13 @@ END
   expect 0 '^> one$' "${chat[@]}" --prompt one --chat --system 'Be brief.'
   expect 0 '^one' "${chat[@]}" --prompt one --raw
   expect 0 '^one' "${chat[@]}" --prompt one --special
-  expect 2 'special excludes --chat' "${chat[@]}" --prompt one --special --chat
+  expect 2 'chat excludes --special' "${chat[@]}" --prompt one --special --chat
   expect 0 '^pipeline ' "${chat[@]/--pipeline/--compare}" --prompts "$scratch/turns.jsonl" --json "$scratch/chat.json"
   expect 0 '"style": "chat"' cat "$scratch/chat.json"
   if script -qec true /dev/null >/dev/null 2>&1; then
     printf 'One?\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
     # shellcheck disable=SC2016  # $1 is the inner shell's
-    expect 0 '^12 tokens' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
+    expect 0 '12 tokens' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
     also 'One question a line; /exit or Ctrl-D ends'
   fi
 fi

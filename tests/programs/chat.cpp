@@ -16,41 +16,15 @@
 #include <specula/verify/tree_verifier.hpp>
 
 #include "conversation.hpp"
+#include "toy_chat.hpp"
 #include "toy_model.hpp"
 
 using namespace specula_examples;
 using specula::Token;
 using specula::Tokens;
+using namespace specula_test;
 
 namespace {
-
-constexpr Token kStart = 256, kEnd = 257, kLoose = 258, kTokens = 259;
-
-/// A token a byte, two control tokens, and one that ends texts but is found in any text, as some files have
-/// it. Of other forms, `Z` is one of the second.
-std::vector<Token> encode(std::string_view text, bool controls) {
-  std::vector<Token> out;
-  while (!text.empty()) {
-    const auto takes = [&](std::string_view name, Token token) {
-      if (!text.starts_with(name)) return false;
-      out.push_back(token);
-      text.remove_prefix(name.size());
-      return true;
-    };
-    if (controls && (takes("<|im_start|>", kStart) || takes("<|im_end|>", kEnd) || takes("Z", kEnd)))
-      continue;
-    if (takes("<loose>", kLoose)) continue;
-    out.push_back(static_cast<unsigned char>(text.front()));
-    text.remove_prefix(1);
-  }
-  return out;
-}
-
-const ChatVocabulary kVocabulary{
-    .encode = encode,
-    .bytes =
-        [](Token token) { return token < 256 ? std::string(1, static_cast<char>(token)) : std::string(); },
-    .controls = {{kStart, "<|im_start|>"}, {kEnd, "<|im_end|>"}, {kLoose, "<loose>"}}};
 
 /// How tokens read: control tokens as {S}, {E} and {L}.
 std::string spelled(Tokens tokens) {
@@ -63,18 +37,9 @@ std::string spelled(Tokens tokens) {
   return out;
 }
 
-const ChatTemplate& chatml() {
-  static const ChatTemplate out(
-      {.source =
-           "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-           "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
-           "}}{% endif %}"});
-  return out;
-}
+Chat chat_of(const std::string& system = "") { return {chatml(), kToyChat, system, 0}; }
 
-Chat chat_of(const std::string& system = "") { return {chatml(), kVocabulary, system, 0}; }
-
-std::vector<Token> bytes(const std::string& text) { return encode(text, false); }
+std::vector<Token> bytes(const std::string& text) { return toy_encode(text, false); }
 
 }  // namespace
 
@@ -121,15 +86,15 @@ TEST_CASE("no message can write a control token") {
 
 TEST_CASE("an answer keeps its tokens where the template leaves it as it was") {
   const std::vector<Token> odd{'H', 'i', ' ', 'y'};  // a vocabulary of words would encode this text otherwise
-  ChatVocabulary words = kVocabulary;
+  ChatVocabulary words = kToyChat;
   words.encode = [](std::string_view text, bool controls) {
-    std::vector<Token> out = encode(text, controls);
+    std::vector<Token> out = toy_encode(text, controls);
     for (std::size_t i = 0; i + 1 < out.size(); ++i)
       if (out[i] == 'H' && out[i + 1] == 'i')
         out.erase(out.begin() + static_cast<std::ptrdiff_t>(i) + 1), out[i] = 200;
     return out;
   };
-  words.bytes = [](Token token) { return token == 200 ? "Hi" : kVocabulary.bytes(token); };
+  words.bytes = [](Token token) { return token == 200 ? "Hi" : kToyChat.bytes(token); };
   const auto goes_on = [&](const std::vector<Token>& answer, const std::string& text) {
     Chat chat(chatml(), words, "", 0);
     std::vector<Token> before = chat.ask("x");
@@ -147,16 +112,16 @@ TEST_CASE("an answer keeps its tokens where the template leaves it as it was") {
 
 TEST_CASE("a conversation asks each line until /exit, and computes nothing twice") {
   ChatVocabulary small =
-      kVocabulary;  // whose control tokens are 1 and 2, so that a model of 256 tokens has them
+      kToyChat;  // whose control tokens are 1 and 2, so that a model of 256 tokens has them
   small.encode = [](std::string_view text, bool controls) {
-    std::vector<Token> out = encode(text, controls);
+    std::vector<Token> out = toy_encode(text, controls);
     for (Token& token : out) token = token == kStart ? 1 : token == kEnd ? 2 : token;
     return out;
   };
-  small.bytes = [](Token token) { return token > 2 ? kVocabulary.bytes(token) : std::string(); };
+  small.bytes = [](Token token) { return token > 2 ? kToyChat.bytes(token) : std::string(); };
   small.controls = {{1, "<|im_start|>"}, {2, "<|im_end|>"}};
   constexpr std::int32_t kNew = 40;
-  specula_test::ToyModel target(256, 7, 2.0f, 2048);
+  ToyModel target(256, 7, 2.0f, 2048);
   specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}, {.temperature = 0}},
                           specula::MaxGram(256), specula::Chain<>{.length = 2}};
   const std::string question(100, 'q');

@@ -103,7 +103,7 @@ OWN = [
     "{% macro turn(who, text='none') %}<{{ who }}|{{ text }}>{% endmacro %}{% for m in messages[::-1] %}{{ turn(m.role, text=m.content) }}"
     "{% endfor %}{{ strftime_now('%d %B %Y') }}",
     "{{ messages[0] | tojson }}{{ messages | map(attribute='role') | join(',') }}{{ (messages | selectattr('role', 'equalto', 'user') | list)"
-    " | length }}{{ 'yes' if tools is not none and tools else 'no' }}{{ messages[-1].content[:2] }}{{ 'a,b'.split(',')[1] }}",
+    " | length }}{{ 'no' if tools is none else 'yes' }}{{ messages[-1].content[:2] }}{{ 'a,b'.split(',')[1] }}",
     "{% if messages[0].role == 'system' %}{{ raise_exception('no system message, please') }}{% endif %}{{ messages[0].content ~ (1 + 2 * 3) }}",
 ]
 
