@@ -20,8 +20,7 @@
 #include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/detail/rope_table.hpp"
 #include "specula/cpu/int8_groups.hpp"
-#include "specula/cpu/json.hpp"
-#include "specula/cpu/read_decoder_config.hpp"
+#include "specula/cpu/read_model_config.hpp"
 #include "specula/cpu/tensor_files.hpp"
 
 namespace specula::cpu {
@@ -35,11 +34,10 @@ class ReferenceDecoder {
   using Matrix = ::Eigen::MatrixXd;  ///< of weights and activations
   using Vector = ::Eigen::VectorXd;  ///< of a norm's weights
 
-  /// Loads a Hugging Face directory; exits are ignored. Throws std::runtime_error for a bad file, a draft
-  /// that reads its target, and a tensor that this architecture does not have.
+  /// Loads a Hugging Face directory or a GGUF file; exits are ignored. Throws std::runtime_error for a bad
+  /// file, a draft that reads its target, and a tensor that this architecture does not have.
   explicit ReferenceDecoder(const std::filesystem::path& directory, std::int32_t capacity = 2048)
-      : c_(read_decoder_config(read_json_file(directory / "config.json"), directory.string())),
-        capacity_(capacity) {
+      : c_(read_model_config(directory)), capacity_(capacity) {
     if (c_.conditioned_on != Conditioning::nothing)
       throw std::runtime_error(directory.string() + ": a draft that reads its target");
     TensorFiles files(directory);
