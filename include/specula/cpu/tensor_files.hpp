@@ -105,7 +105,11 @@ class TensorFiles {
   const Safetensors& file_of(std::string_view name) const {
     const auto at = where_.find(name);
     if (at == where_.end())
-      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
+      throw std::runtime_error(
+          source_ + ": tensor '" + std::string(name) + "' is missing" +
+          (name == "lm_head.weight"
+               ? ": if the embedding is the LM head, set tie_word_embeddings in config.json"
+               : ""));
     return files_[at->second];
   }
 
