@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include <specula/cpu/detail/rope_table.hpp>
 #include <specula/cpu/int8_groups.hpp>
 #include <specula/cpu/json.hpp>
 #include <specula/cpu/read_decoder_config.hpp>
@@ -74,10 +74,15 @@ class Writer {
     std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
     add(name, tensor);
   }
-  void vector(const std::string& name, const std::string& from, std::int64_t size) {
-    vector(name, numbers(from, {size}));
+  /// Elements, as rows below, of `heads` heads, if not 0, are reordered.
+  void vector(const std::string& name, const std::string& from, std::int64_t size, std::int32_t heads = 0) {
+    const auto read = numbers(from, {size});
+    std::vector<float> values(read.size());
+    for (std::int64_t i = 0; i < size; ++i)
+      values[static_cast<std::size_t>(i)] =
+          read[static_cast<std::size_t>(heads ? source_row(i, size / heads) : i)];
+    vector(name, values);
   }
-  /// Rows of `heads` heads, if not 0, are reordered.
   void matrix(const std::string& name, const std::string& from, std::int64_t rows, std::int64_t cols,
               GgufType stored, std::int32_t heads = 0) {
     const auto values = numbers(from, {rows, cols});
@@ -152,11 +157,43 @@ class Writer {
   std::int32_t blocks_ = 0;
 };
 
-void write_sizes(gguf_context* file, const DecoderConfig& config) {
-  const auto set = [&](const char* key, std::int32_t value) {
-    gguf_set_val_u32(file, (std::string("llama.") + key).c_str(), static_cast<std::uint32_t>(value));
+/// llama.cpp's architecture for a model. Its "llama" has all that we read but norms of queries and keys;
+/// files of Qwen2 are written as others write them.
+std::string architecture_of(const DecoderConfig& config) {
+  if (config.query_key_norms) return "qwen3";
+  const bool qwen2 =
+      config.qkv_bias && !config.output_bias && config.heads * config.head_dim == config.hidden_size;
+  return qwen2 ? "qwen2" : "llama";
+}
+
+/// Whether scaling is written as the divisor of each frequency, since there are no keys for it.
+bool has_rope_factors(const specula::cpu::RopeScaling& scaling) {
+  using specula::cpu::RopeType;
+  return scaling.type == RopeType::llama3 ||
+         (scaling.type == RopeType::yarn &&
+          !(scaling.low_turns == 1 && scaling.high_turns == 32 && scaling.truncate));
+}
+
+/// Throws std::runtime_error, "<source>: ...", for what `architecture` has no place for in libllama.
+void check_parts(const DecoderConfig& config, const std::string& architecture, const std::string& source) {
+  if (architecture == "llama") return;
+  const std::string what = source + ": a GGUF file of architecture '" + architecture + "' has no place for ";
+  if (config.output_bias)
+    throw std::runtime_error(what + "a bias of the attention's output (attention_bias)");
+  if (has_rope_factors(config.rope_scaling))
+    throw std::runtime_error(what +
+                             "rope_scaling of type llama3, nor of type yarn with other betas than 32 and 1");
+}
+
+void write_sizes(gguf_context* file, const DecoderConfig& config, const std::string& architecture) {
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  const auto set = [&](const char* name, std::int32_t value) {
+    gguf_set_val_u32(file, key(name).c_str(), static_cast<std::uint32_t>(value));
   };
-  gguf_set_val_str(file, "general.architecture", "llama");
+  const auto set_number = [&](const char* name, double value) {
+    gguf_set_val_f32(file, key(name).c_str(), static_cast<float>(value));
+  };
+  gguf_set_val_str(file, "general.architecture", architecture.c_str());
   set("vocab_size", config.vocab_size);
   set("context_length", config.max_position > 0 ? config.max_position : 2048);
   set("embedding_length", config.hidden_size);
@@ -167,21 +204,30 @@ void write_sizes(gguf_context* file, const DecoderConfig& config) {
   set("attention.key_length", config.head_dim);
   set("attention.value_length", config.head_dim);
   set("rope.dimension_count", config.head_dim);
-  gguf_set_val_f32(file, "llama.rope.freq_base", static_cast<float>(config.rope_theta));
-  gguf_set_val_f32(file, "llama.attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
+  set_number("rope.freq_base", config.rope_theta);
+  set_number("attention.layer_norm_rms_epsilon", config.rms_norm_eps);
+  const specula::cpu::RopeScaling& scaling = config.rope_scaling;
+  double attention_factor = scaling.attention_factor;
+  if (scaling.type != specula::cpu::RopeType::none && !has_rope_factors(scaling)) {
+    const bool yarn = scaling.type == specula::cpu::RopeType::yarn;
+    gguf_set_val_str(file, key("rope.scaling.type").c_str(), yarn ? "yarn" : "linear");
+    set_number("rope.scaling.factor", scaling.factor);
+    if (yarn) {
+      set("rope.scaling.original_context_length", static_cast<std::int32_t>(scaling.original_max_position));
+      if (scaling.factor > 1) attention_factor /= 1 + 0.1 * std::log(scaling.factor);  // libllama multiplies
+    }
+  }
+  if (std::abs(attention_factor - 1) > 1e-9) set_number("rope.scaling.attn_factor", attention_factor);
 }
 
-/// The divisors of the frequencies in llama.cpp: the "llama3" scaling (transformers, modeling_rope_utils.py).
+/// The divisors of the frequencies in llama.cpp.
 std::vector<float> rope_factors(const DecoderConfig& config) {
-  const auto& scaling = config.rope_scaling;
+  specula::cpu::AttentionShape plain = config;
+  plain.rope_scaling = {};
   std::vector<float> out;
-  for (std::int32_t i = 0; i < config.head_dim / 2; ++i) {
-    const double frequency = std::pow(config.rope_theta, -2.0 * i / config.head_dim),
-                 turns = scaling.original_max_position * frequency / (2 * std::numbers::pi);
-    const double kept = std::clamp(
-        (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor), 0.0, 1.0);
-    out.push_back(static_cast<float>(1 / ((1 - kept) / scaling.factor + kept)));
-  }
+  for (std::int32_t pair = 0; pair < config.head_dim / 2; ++pair)
+    out.push_back(static_cast<float>(specula::cpu::detail::rope_frequency(plain, pair) /
+                                     specula::cpu::detail::rope_frequency(config, pair)));
   return out;
 }
 
@@ -312,15 +358,20 @@ std::vector<Token> write_gguf(const std::filesystem::path& directory, const std:
     throw std::runtime_error(config_file.string() +
                              ": a draft that is conditioned on its target is no model of llama.cpp");
 
+  const std::string architecture = architecture_of(config);
+  check_parts(config, architecture, config_file.string());
+  const bool adjacent = architecture == "llama";  // the others rotate as Hugging Face does
+
   const std::int64_t hidden = config.hidden_size, wide = config.intermediate_size,
                      queries = std::int64_t{config.heads} * config.head_dim,
                      keys = std::int64_t{config.kv_heads} * config.head_dim;
   const auto layers = static_cast<std::size_t>(config.layers);
-  const std::int64_t per_layer = hidden * (2 * queries + 2 * keys + 3 * wide + 2);
-  Writer out(directory, 9 * layers + 4,
+  const std::int64_t per_layer =
+      hidden * (2 * queries + 2 * keys + 3 * wide + 3) + queries + 2 * keys + 2 * config.head_dim;
+  Writer out(directory, 15 * layers + 4,
              static_cast<std::size_t>(per_layer * config.layers + hidden * (2 * config.vocab_size + 1) +
                                       config.head_dim));
-  write_sizes(out.file(), config);
+  write_sizes(out.file(), config, architecture);
   gguf_set_val_str(out.file(), "general.name", (directory / "").parent_path().filename().string().c_str());
   const Tokenizer tokenizer(directory / "tokenizer.model");
   write_vocabulary(out.file(), directory, tokenizer, config.vocab_size);
@@ -329,15 +380,26 @@ std::vector<Token> write_gguf(const std::filesystem::path& directory, const std:
   out.matrix("token_embd.weight", "model.embed_tokens.weight", config.vocab_size, hidden, type);
   out.vector("output_norm.weight", "model.norm.weight", hidden);
   if (!config.tied_head) out.matrix("output.weight", "lm_head.weight", config.vocab_size, hidden, type);
-  if (config.rope_scaling.factor > 0) out.vector("rope_freqs.weight", rope_factors(config));
+  if (has_rope_factors(config.rope_scaling)) out.vector("rope_freqs.weight", rope_factors(config));
   for (std::int32_t layer = 0; layer < config.layers; ++layer) {
     const std::string from = "model.layers." + std::to_string(layer) + ".",
                       to = "blk." + std::to_string(layer) + ".";
     out.vector(to + "attn_norm.weight", from + "input_layernorm.weight", hidden);
-    out.matrix(to + "attn_q.weight", from + "self_attn.q_proj.weight", queries, hidden, type, config.heads);
-    out.matrix(to + "attn_k.weight", from + "self_attn.k_proj.weight", keys, hidden, type, config.kv_heads);
+    const std::int32_t q_heads = adjacent ? config.heads : 0, k_heads = adjacent ? config.kv_heads : 0;
+    out.matrix(to + "attn_q.weight", from + "self_attn.q_proj.weight", queries, hidden, type, q_heads);
+    out.matrix(to + "attn_k.weight", from + "self_attn.k_proj.weight", keys, hidden, type, k_heads);
     out.matrix(to + "attn_v.weight", from + "self_attn.v_proj.weight", keys, hidden, type);
     out.matrix(to + "attn_output.weight", from + "self_attn.o_proj.weight", hidden, queries, type);
+    if (config.qkv_bias) {
+      out.vector(to + "attn_q.bias", from + "self_attn.q_proj.bias", queries, q_heads);
+      out.vector(to + "attn_k.bias", from + "self_attn.k_proj.bias", keys, k_heads);
+      out.vector(to + "attn_v.bias", from + "self_attn.v_proj.bias", keys);
+    }
+    if (config.output_bias) out.vector(to + "attn_output.bias", from + "self_attn.o_proj.bias", hidden);
+    if (config.query_key_norms) {
+      out.vector(to + "attn_q_norm.weight", from + "self_attn.q_norm.weight", config.head_dim);
+      out.vector(to + "attn_k_norm.weight", from + "self_attn.k_norm.weight", config.head_dim);
+    }
     out.vector(to + "ffn_norm.weight", from + "post_attention_layernorm.weight", hidden);
     out.matrix(to + "ffn_gate.weight", from + "mlp.gate_proj.weight", wide, hidden, type);
     out.matrix(to + "ffn_up.weight", from + "mlp.up_proj.weight", wide, hidden, type);

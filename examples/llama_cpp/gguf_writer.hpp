@@ -18,13 +18,14 @@ enum class GgufType { f32, f16, bf16, q8_0, q4_0, automatic };
 /// Throws UsageError unless `name` is f32, f16, bf16, q8_0, q4_0 or auto.
 GgufType parse_gguf_type(std::string_view name);
 
-/// Writes the Llama model in `directory` (config.json, model.safetensors or shards, tokenizer.model and the
-/// files beside it) to `file`, through libllama's own GGUF functions. Returns the tokens that end a text but
-/// for which the file has no place: it has one for the end of documents and for two others that libllama does
-/// not know by their texts. Rows of queries and keys are reordered for llama.cpp, which
-/// rotates adjacent elements. Throws std::runtime_error naming the file that cannot be read or written, the
-/// feature that a Llama in GGUF cannot have, or a vocabulary that does not merge pieces by rank
-/// (SentencePiece's unigram models, which llama.cpp would tokenize differently). Memory: the weights once.
+/// Writes the Llama, Mistral, Qwen2 or Qwen3 model in `directory` (config.json, model.safetensors or shards,
+/// tokenizer.model and the files beside it) to `file`, through libllama's own GGUF functions. Returns the
+/// tokens that end a text but for which the file has no place: it has one for the end of documents and for
+/// two others that libllama does not know by their texts. Rows of queries and keys are reordered for
+/// llama.cpp's "llama", which rotates adjacent elements. Throws std::runtime_error naming the file that
+/// cannot be read or written, the feature that such a model in GGUF cannot have, or a vocabulary that does
+/// not merge pieces by rank (SentencePiece's unigram models, which llama.cpp would tokenize differently).
+/// Memory: the weights once.
 std::vector<specula::Token> write_gguf(const std::filesystem::path& directory,
                                        const std::filesystem::path& file, GgufType type);
 

@@ -31,7 +31,7 @@ using namespace specula_test;
 using specula::NodeId;
 using specula::Token;
 
-const std::string kWayOut = "; specula-llama runs such files (docs/llama_cpp.md)";
+const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/llama_cpp.md)";
 
 /// Bytes that are kept as long as what reads them.
 struct Loaded {
@@ -224,5 +224,6 @@ TEST_CASE("tensors of another network, of another shape, and missing ones") {
   CHECK(error(add("blk.1.ffn_up.weight", {64, 64}), "model.layers.1.mlp.up_proj.weight") ==
         "m.gguf: tensor 'blk.1.ffn_up.weight': shape [64, 64], expected [96, 64]");
   CHECK(error(add("blk.2.ffn_up.weight", {64, 64})) ==
-        "m.gguf: tensor 'blk.2.ffn_up.weight': is no part of a model of 2 layers of this architecture");
+        "m.gguf: tensor 'blk.2.ffn_up.weight': is no part of a model of 2 layers of this architecture" +
+            kWayOut);
 }

@@ -90,7 +90,9 @@ class Folder {
       out << ", config " << c.vocab_size << ' ' << c.hidden_size << ' ' << c.intermediate_size << ' '
           << c.layers << ' ' << c.heads << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.max_position
           << ' ' << c.rms_norm_eps << ' ' << c.rope_theta << ' ' << c.rope_scaling.factor << ' '
-          << c.tied_head;
+          << c.tied_head << ", rope " << static_cast<int>(c.rope_scaling.type) << ' '
+          << c.rope_scaling.original_max_position << ", parts " << c.qkv_bias << c.output_bias
+          << c.query_key_norms;
       const specula::cpu::TensorFiles tensors(path);
       out << ", tensors";
       for (const auto& [name, _] : tensors.names()) out << ' ' << name;
@@ -220,8 +222,8 @@ std::vector<Case> cases() {
       {config, "num_key_value_heads", read, R"({"num_key_value_heads": 4})", "8 4"},
       {config, "head_dim", read, R"({"head_dim": 10})", "8 8 10"},
       {config, "rms_norm_eps", read, R"({"rms_norm_eps": 1e-4})", "512 0.0001"},
-      {config, "rope_theta", read, R"({"rope_theta": 5000})", " 5000 0"},
-      {config, "tie_word_embeddings", read, R"({"tie_word_embeddings": true})", " 10000 0 1"},
+      {config, "rope_theta", read, R"({"rope_theta": 5000})", " 5000 1"},
+      {config, "tie_word_embeddings", read, R"({"tie_word_embeddings": true})", " 10000 1 1"},
       {config, "max_position_embeddings", read, R"({"max_position_embeddings": 100})", "8 100"},
       {config, "max_position_embeddings", read, R"({"max_position_embeddings": null})", "8 2048"},
       {config, "max_sequence_length", read,
@@ -230,20 +232,46 @@ std::vector<Case> cases() {
        R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
            "original_max_position_embeddings": 256}})",
        " 10000 8 0"},
-      {config, "rope_parameters", read, R"({"rope_parameters": {"rope_theta": 500}})", " 500 0"},
-      {config, "model_type", refused, R"({"model_type": "qwen2"})", "model_type"},
-      {config, "architectures", refused, R"({"architectures": ["MistralForCausalLM"]})", "architectures"},
+      {config, "rope_parameters", read, R"({"rope_parameters": {"rope_theta": 500}})", " 500 1"},
+      {config, "rope_scaling", read, R"({"rope_scaling": {"type": "linear", "factor": 3}})",
+       " 10000 3 0, rope 1"},
+      {config, "rope_scaling", read,
+       R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 256}})",
+       " 10000 4 0, rope 3 256"},
+      {config, "original_max_position_embeddings", read,
+       R"({"rope_scaling": {"rope_type": "yarn", "factor": 4}, "original_max_position_embeddings": 128})",
+       "rope 3 128"},
+      {config, "model_type", read, R"({"model_type": "qwen2", "num_key_value_heads": 8})", "parts 100"},
+      {config, "architectures", read,
+       R"({"architectures": ["Qwen3ForCausalLM"], "model_type": null, "num_key_value_heads": 8, "head_dim": 8})",
+       "parts 001"},
+      {config, "attention_bias", read, R"({"attention_bias": true})", "parts 110"},
+      {config, "sliding_window", read,
+       R"({"model_type": "mistral", "num_key_value_heads": 8, "sliding_window": 512, "head_dim": 10})",
+       "8 8 10"},
+      {config, "use_sliding_window", read,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": false})",
+       "parts 100"},
+      {config, "layer_types", read,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": true,
+           "layer_types": ["full_attention"]})",
+       "parts 100"},
+      {config, "use_sliding_window", refused,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": true})",
+       "key 'sliding_window'"},
+      {config, "layer_types", refused, R"({"layer_types": ["chunked_attention"]})", "layer_types"},
+      {config, "model_type", refused, R"({"model_type": "gemma3"})", "model_type"},
+      {config, "architectures", refused, R"({"architectures": ["PhiForCausalLM"]})", "architectures"},
       {config, "hidden_act", refused, R"({"hidden_act": "gelu"})", "hidden_act"},
-      {config, "attention_bias", refused, R"({"attention_bias": true})", "attention_bias"},
       {config, "mlp_bias", refused, R"({"mlp_bias": true})", "mlp_bias"},
-      {config, "sliding_window", refused, R"({"sliding_window": 4096})", "sliding_window"},
+      {config, "sliding_window", refused, R"({"sliding_window": 256})", "sliding_window"},
       {config, "quantization_config", refused, R"({"quantization_config": {"bits": 4}})",
        "quantization_config"},
       {config, "partial_rotary_factor", refused, R"({"partial_rotary_factor": 0.5})",
        "partial_rotary_factor"},
       {config, "partial_rotary_factor", refused, R"({"rope_parameters": {"partial_rotary_factor": 0.5}})",
        "key 'rope_parameters': key 'partial_rotary_factor'"},
-      {config, "rope_scaling", refused, R"({"rope_scaling": {"rope_type": "yarn", "factor": 8}})",
+      {config, "rope_scaling", refused, R"({"rope_scaling": {"rope_type": "longrope", "factor": 8}})",
        "rope_scaling"},
       {config, "rope_parameters", refused, R"({"rope_parameters": {"full_attention": {"rope_theta": 500}}})",
        "rope_parameters"},
@@ -348,8 +376,8 @@ std::vector<Case> cases() {
         all.push_back({file, key, ignored, json{{key, value}}.dump(), {}, with_json});
   };
   ignore(config,
-         {"bos_token_id", "pad_token_id", "torch_dtype", "dtype", "use_cache", "pretraining_tp",
-          "initializer_range", "attention_dropout", "transformers_version"},
+         {"max_window_layers", "bos_token_id", "pad_token_id", "torch_dtype", "dtype", "use_cache",
+          "pretraining_tp", "initializer_range", "attention_dropout", "transformers_version"},
          3);
   ignore(generation,
          {"temperature", "top_p", "top_k", "min_p", "do_sample", "repetition_penalty", "max_length",

@@ -22,7 +22,11 @@ template <class Real>
 struct AttentionWeights {
   detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros; empty: its input is not normed
   PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
-  PanelMatrix<Real> output;  ///< (hidden, heads * head_dim)
+  PanelMatrix<Real> output;                 ///< (hidden, heads * head_dim)
+  detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv); empty: none
+  detail::AlignedVector<Real> output_bias;  ///< (hidden), padded with zeros; empty: none
+  /// (head_dim), padded with zeros, of each head's query and key; empty: these are not normed.
+  detail::AlignedVector<Real> query_norm, key_norm;
 };
 
 /// Weights of an attention block over the keys and values of a target.

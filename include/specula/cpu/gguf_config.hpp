@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/gguf_blocks.hpp"
 #include "specula/cpu/gguf_files.hpp"
 #include "specula/cpu/json.hpp"
@@ -38,8 +39,8 @@ inline const GgufArchitecture& gguf_architecture(const Gguf& file) {
   for (const GgufArchitecture& known : kKnown)
     if (*name == known.name) return known;
   file.fail_key("general.architecture", "'" + std::string(name->substr(0, 40)) +
-                                            "' is not read here, expected 'llama', 'qwen2' or 'qwen3'" +
-                                            detail::kInLlamaCpp);
+                                            "' is not read here, expected 'llama', 'qwen2' or 'qwen3'; " +
+                                            detail::kAsGguf);
 }
 
 namespace detail {
@@ -57,7 +58,7 @@ class GgufKeys {
   }
   std::optional<std::int64_t> optional_size(const char* key) const {
     if (file_.is_array(at_ + key))
-      fail(key, std::string("an array is not read here: all layers must be alike") + kInLlamaCpp);
+      fail(key, std::string("an array is not read here: all layers must be alike; ") + kAsGguf);
     const auto value = file_.integer(at_ + key);
     if (value && (*value < 1 || *value > 1 << 24))
       fail(key, std::to_string(*value) + ", expected 1 to 16777216");
@@ -69,10 +70,10 @@ class GgufKeys {
   /// Throws std::runtime_error unless the key is absent, or one of these.
   void expect(const char* key, std::initializer_list<double> allowed) const {
     const auto flag = file_.contains(at_ + key) && !file_.is_array(at_ + key) ? as_number(key) : std::nullopt;
-    if (file_.is_array(at_ + key)) fail(key, std::string("an array is not read here") + kInLlamaCpp);
+    if (file_.is_array(at_ + key)) fail(key, std::string("an array is not read here; ") + kAsGguf);
     if (flag && std::find(allowed.begin(), allowed.end(), *flag) == allowed.end())
       fail(key, specula::detail::number(*flag) + " is not read here, expected " +
-                    specula::detail::number(*(allowed.end() - 1)) + kInLlamaCpp);
+                    specula::detail::number(*(allowed.end() - 1)) + "; " + kAsGguf);
   }
   [[noreturn]] void fail(const char* key, const std::string& what) const { file_.fail_key(at_ + key, what); }
 
@@ -131,8 +132,9 @@ inline Json llama3_scaling(const GgufFiles& files, const GgufTensor& divisors, d
     same = std::abs(static_cast<double>(values[i]) - wanted) <= 1e-4 * wanted;
   }
   if (!same)
-    part.fail_tensor(divisors.name, "is no \"llama3\" scaling with low_freq_factor 1 and high_freq_factor 4" +
-                                        std::string(kInLlamaCpp));
+    part.fail_tensor(
+        divisors.name,
+        std::string("is no \"llama3\" scaling with low_freq_factor 1 and high_freq_factor 4; ") + kAsGguf);
   return {{"rope_type", "llama3"},
           {"factor", factor},
           {"low_freq_factor", 1.0},
@@ -152,14 +154,13 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   if (const GgufTensor* const divisors = files.find("rope_freqs.weight")) {
     if (scales)
       keys.fail("rope.scaling.type",
-                "'" + type + "' besides the tensor 'rope_freqs.weight' is not read here" + kInLlamaCpp);
+                "'" + type + "' besides the tensor 'rope_freqs.weight' is not read here; " + kAsGguf);
     return llama3_scaling(files, *divisors, config["rope_theta"].get<double>(),
                           config["head_dim"].get<std::int64_t>());
   }
   if (type != "none" && type != "linear" && type != "yarn")
-    keys.fail(
-        "rope.scaling.type",
-        "'" + type.substr(0, 40) + "' is not read here, expected 'none', 'linear' or 'yarn'" + kInLlamaCpp);
+    keys.fail("rope.scaling.type", "'" + type.substr(0, 40) +
+                                       "' is not read here, expected 'none', 'linear' or 'yarn'; " + kAsGguf);
   if (type != "yarn") keys.expect("rope.scaling.attn_factor", {1});
   keys.expect("rope.scaling.yarn_log_multiplier", {0});
   keys.expect("rope.scaling.yarn_ext_factor", {-1, 1});

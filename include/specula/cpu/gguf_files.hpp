@@ -16,13 +16,6 @@
 
 namespace specula::cpu {
 
-namespace detail {
-
-/// What a message about something that is not read here ends with.
-inline constexpr const char* kInLlamaCpp = "; specula-llama runs such files (docs/llama_cpp.md)";
-
-}  // namespace detail
-
 /// Whether a path names a GGUF model, not a Hugging Face folder: any file does.
 inline bool is_gguf(const std::filesystem::path& path) {
   std::error_code ignored;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/gguf_blocks.hpp"
 #include "specula/cpu/gguf_config.hpp"
 #include "specula/cpu/gguf_files.hpp"
@@ -37,7 +38,7 @@ class GgufTensors {
       info.end = tensor.bytes.size();
       if (info.name.empty())
         files_.part_of(name).fail_tensor(
-            name, "is no part of a Llama, Mistral, Qwen2 or Qwen3" + std::string(detail::kInLlamaCpp));
+            name, std::string("is no part of a Llama, Mistral, Qwen2 or Qwen3; ") + detail::kAsGguf);
       const GgufType* const type = find_gguf_type(tensor.type);
       info.dtype_name = type ? type->name : "type " + std::to_string(tensor.type);
       info.dtype = tensor.type == 0    ? Dtype::f32
@@ -74,8 +75,8 @@ class GgufTensors {
     files_.part_of(own).fail_tensor(
         own, info.dtype_name +
                  " is not expanded here, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1, and "
-                 "what ggml expands in programs built with llama.cpp (-DLLAMA_DIR)" +
-                 detail::kInLlamaCpp + ", or llama-quantize --allow-requantize makes a Q8_0 of it");
+                 "what ggml expands in programs built with llama.cpp (-DLLAMA_DIR); " +
+                 detail::kAsGguf + ", or llama-quantize --allow-requantize makes a Q8_0 of it");
   }
 
   /// Calls take(r, row) per row, in the order of a Hugging Face folder.

@@ -55,13 +55,19 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     }
     return result;
   };
-  const auto vector = [&](const std::string& name) {
-    AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
-    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
-      std::copy(row.begin(), row.end(), result.begin());
-    });
+  const auto vectors = [&](std::initializer_list<TensorName> parts) {
+    std::int32_t size = 0, first = 0;
+    for (const auto& part : parts) size += part.rows;
+    AlignedVector<Real> result(static_cast<std::size_t>(round_up(size, kPanel)));
+    for (const auto& part : parts) {
+      source.rows(part.name, {part.rows}, [&](std::int32_t, std::span<const float> row) {
+        std::copy(row.begin(), row.end(), result.begin() + first);
+      });
+      first += part.rows;
+    }
     return result;
   };
+  const auto vector = [&](const std::string& name) { return vectors({{name, config.hidden_size}}); };
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
                      cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
   DecoderWeights<Real> out;
@@ -91,6 +97,15 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
                                hidden);
     layer.mlp.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
     if (!out.feature_input) layer.attention.norm = vector(at + "input_layernorm.weight");
+    if (config.qkv_bias)
+      layer.attention.qkv_bias = vectors({{attention + "q_proj.bias", queries},
+                                          {attention + "k_proj.bias", keys},
+                                          {attention + "v_proj.bias", keys}});
+    if (config.output_bias) layer.attention.output_bias = vector(attention + "o_proj.bias");
+    if (config.query_key_norms) {
+      layer.attention.query_norm = vectors({{attention + "q_norm.weight", config.head_dim}});
+      layer.attention.key_norm = vectors({{attention + "k_norm.weight", config.head_dim}});
+    }
     layer.mlp.norm = vector(at + "post_attention_layernorm.weight");
     if (config.conditioned_on == Conditioning::key_values) {
       CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
@@ -195,10 +210,9 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   auto weights = detail::build_decoder_weights<Real>(config, source);
   for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
     if (source.read.contains(name)) continue;
-    if (name.ends_with(".bias")) files.fail(name, "biases are not supported");
-    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq"))
-      files.fail(
-          name, "is no part of a model of " + std::to_string(config.layers) + " layers of this architecture");
+    if (name.ends_with(".bias") || (name.starts_with("model.layers.") && !name.ends_with(".inv_freq")))
+      files.fail(name, "is no part of a model of " + std::to_string(config.layers) +
+                           " layers of this architecture; " + detail::kAsGguf);
   }
   return detail::share_target_weights(std::move(weights), std::move(target));
 }
