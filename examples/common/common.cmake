@@ -2,8 +2,7 @@
 # for them. Sets specula_examples_ready, and says once what is missing.
 find_package(CLI11 QUIET)
 find_package(nlohmann_json 3.7 QUIET)
-find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
-find_library(SENTENCEPIECE_LIBRARY sentencepiece)
+include(${CMAKE_CURRENT_LIST_DIR}/tokenizers.cmake)
 
 # A program of every pipeline takes long to compile: it is built where it is tested.
 function(specula_add_program name)
