@@ -27,7 +27,7 @@ struct TinyModel {
 
   std::vector<Tensor> tensors;  // by their names in the folder, norms last
 
-  explicit TinyModel(bool tied = false) {
+  explicit TinyModel(bool tied = false, std::int64_t vocab = kVocab) {
     Random random(7);
     const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t cols) {
       Tensor tensor{name, "F32", cols ? std::vector{rows, cols} : std::vector{rows}, {}};
@@ -36,8 +36,8 @@ struct TinyModel {
             static_cast<float>(cols ? random.between(-0.3, 0.3) : random.between(0.5, 1.5)));
       tensors.push_back(std::move(tensor));
     };
-    add("model.embed_tokens.weight", kVocab, kHidden);
-    if (!tied) add("lm_head.weight", kVocab, kHidden);
+    add("model.embed_tokens.weight", vocab, kHidden);
+    if (!tied) add("lm_head.weight", vocab, kHidden);
     add("model.norm.weight", kHidden, 0);
     for (const std::string at : {"model.layers.0.", "model.layers.1."}) {
       add(at + "self_attn.q_proj.weight", kHeads * kHeadDim, kHidden);

@@ -6,8 +6,8 @@ llama=$1 gguf=$2 examples=$3
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
 expect 0 '--type' "$gguf" --help
-expect 2 'directory is required' "$gguf"
-expect 2 "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto" "$gguf" x y --type q5_0
+expect 2 'model is required' "$gguf"
+expect 2 "type 'q4_k', must be f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or auto" "$gguf" x y --type q4_k
 expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
 expect 0 'chain\[:LENGTH' "$llama" --help
 expect 2 '--model is required' "$llama"
@@ -21,7 +21,7 @@ expect 2 '--json goes with --compare or --passes' "$llama" -m x --json y
 expect 2 'compare excludes --passes' "$llama" -m x --passes 4 --compare chain
 expect 2 'beside requires --passes' "$llama" -m x --beside y
 expect 2 'passes: Value 300 not in range' "$llama" -m x --passes 300
-expect 2 'no target: .*/nowhere has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
+expect 2 'no target: .*/nowhere is no GGUF file and has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
 expect 2 'stop does not go with --compare' "$llama" -m x --compare chain:10@max-gram --stop end
 expect 2 'stop is empty' "$llama" -m x --stop ''
 expect 2 'temperature' "$llama" -m x --temperature -1

@@ -446,7 +446,7 @@ TEST_CASE("errors name what cannot be written") {
   CHECK_THROWS_AS(write_gguf(folder.path, file, GgufType::f32), std::runtime_error);
   CHECK(!std::filesystem::exists(file));
   CHECK_THROWS_WITH_AS(write_gguf(kModels / "small", folder.path / "no" / "x.gguf", GgufType::f32),
-                       ((folder.path / "no" / "x.gguf").string() + ": cannot be written").c_str(),
+                       ((folder.path / "no" / "x.gguf").string() + ": cannot be opened for writing").c_str(),
                        std::runtime_error);
 
   CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
@@ -454,8 +454,8 @@ TEST_CASE("errors name what cannot be written") {
   CHECK(specula_examples::parse_gguf_type("q8_0") == GgufType::q8_0);
   CHECK(specula_examples::parse_gguf_type("q4_0") == GgufType::q4_0);
   CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q5_0"),
-                       "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto",
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_k"),
+                       "type 'q4_k', must be f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or auto",
                        specula_examples::UsageError);
 }
 
