@@ -228,6 +228,9 @@ TEST_CASE("broken tensors") {
   CHECK(
       error_of_tensors({tensor("a", {17}, 0, 0)}) ==
       "file: tensor 'a': its 68 bytes at offset 0 end after the file, which has 64 of data: is it cut off?");
+  CHECK(
+      error_of_tensors({tensor("a", {9}, 0, 32)}) ==
+      "file: tensor 'a': its 36 bytes at offset 32 end after the file, which has 64 of data: is it cut off?");
   CHECK(error_of_tensors({tensor("a", {1}, 0, ~std::uint64_t{31})}).find("end after the file") !=
         std::string::npos);
   CHECK(error_of_tensors({tensor("a", {9}, 0, 0), tensor("b", {8}, 0, 32)}) ==
