@@ -51,11 +51,13 @@ inline std::optional<ChatTemplate> chosen_template(const ChatOptions& options, c
   return {};
 }
 
-/// The same of a Hugging Face directory, as what its chats have in common. The tokenizer must outlive it.
+/// The same of a Hugging Face directory or a GGUF file, as what its chats have in common. The tokenizer must
+/// outlive it.
 inline std::optional<ChatSetting> chosen_chats(const ChatOptions& options, const std::string& style,
                                                const std::filesystem::path& folder,
                                                const Tokenizer& tokenizer) {
-  auto found = find_chat_template(folder);
+  std::optional<ChatTemplateText> found;
+  if (!options.raw && style == "auto") found = find_chat_template(folder);
   const auto piece = [&](specula::Token token) {
     return token == specula::kNoToken ? std::string() : tokenizer.pieces()[static_cast<std::size_t>(token)];
   };

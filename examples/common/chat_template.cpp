@@ -3,9 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <specula/cpu/json_fields.hpp>
-
-#include "files.hpp"
+#include "chat_templates.hpp"
 #include "jinja_engine.hpp"
 #include "known_templates.hpp"
 #include "limited_call.hpp"
@@ -13,22 +11,7 @@
 namespace specula_examples {
 namespace {
 
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
 namespace fs = std::filesystem;
-
-/// Of a list of {"name": ..., "template": ...}.
-std::string default_template(const JsonFields& file, const char* key) {
-  std::string names;
-  for (const JsonFields& entry : file.objects(key)) {
-    const std::string name = entry.text("name");
-    if (name == "default") return entry.text("template");
-    names += (names.empty() ? "" : ", ") + name;
-  }
-  throw std::runtime_error(file.source() + ": key '" + key +
-                           "': none of the templates is named default, only " + names +
-                           "; give --raw, or write the one to use into chat_template.jinja");
-}
 
 KnownTemplate known(const ChatTemplateText& text) {
   return find_known_template(template_fingerprint(text.source));
@@ -36,24 +19,19 @@ KnownTemplate known(const ChatTemplateText& text) {
 
 }  // namespace
 
-std::optional<ChatTemplateText> find_chat_template(const fs::path& folder) {
-  if (const auto file = folder / "chat_template.jinja"; fs::exists(file))
-    return ChatTemplateText{.source = read_file(file), .where = file.string()};
-  const auto file = folder / "tokenizer_config.json";
-  if (!fs::exists(file)) return {};
-  constexpr const char* kKey = "chat_template";
-  const Json json = specula::cpu::parse_json(read_file(file), file.string());
-  const JsonFields fields(json, file.string());
-  const Json* const value = fields.find(kKey);
-  if (!value) return {};
-  ChatTemplateText out{.source = {}, .where = file.string() + ": key '" + kKey + "'"};
-  if (value->is_string())
-    out.source = fields.text(kKey);
-  else if (value->is_array())
-    out.source = default_template(fields, kKey);
-  else
-    fields.fail(kKey, "expected a template, or a list of templates and their names", *value);
-  return out;
+std::optional<ChatTemplateText> find_chat_template(const fs::path& model) {
+  const fs::path own = model / "chat_template.jinja", config = model / "tokenizer_config.json";
+  const std::string where = !fs::is_directory(model) ? model.string() + ": key 'tokenizer.chat_template'"
+                            : fs::exists(own)        ? own.string()
+                                                     : config.string() + ": key 'chat_template'";
+  std::string names;
+  for (auto& [name, source] : read_chat_templates(model)) {
+    if (name.empty()) return ChatTemplateText{.source = std::move(source), .where = where};
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (names.empty()) return {};
+  throw std::runtime_error(where + ": none of the templates is the default one, they are " + names +
+                           "; give --raw, or write the one to use into chat_template.jinja");
 }
 
 ChatTemplate::ChatTemplate(ChatTemplateText text) : text_(std::move(text)) {

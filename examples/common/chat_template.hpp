@@ -21,11 +21,11 @@ struct ChatTemplateText {
   std::string where = {};            // file and key, for messages
 };
 
-/// The template of a Hugging Face directory: chat_template.jinja, else `chat_template` of
-/// tokenizer_config.json, which is a text or a list of templates, of which the one named `default` counts.
-/// Nothing if there is none. `begin` and `end` are left empty. Throws std::runtime_error naming the file and
-/// the key for another type, and for a list without `default`.
-std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& folder);
+/// The template of a model, a Hugging Face directory or a GGUF file: the one without a name of
+/// read_chat_templates(). Nothing if there is none. `begin` and `end` are left empty. Throws
+/// std::runtime_error naming the file and the key for another type, and for templates of which each has a
+/// name.
+std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& model);
 
 /// Renders turns as transformers' apply_chat_template(add_generation_prompt=True) does. A template is
 /// untrusted input. Those known by their text are rendered by code of our own (known_templates.hpp), all

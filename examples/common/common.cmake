@@ -12,6 +12,14 @@ function(specula_add_program name)
   endif()
 endfunction()
 
+# Lets a target expand all types of GGUF by ggml's own code, where libllama was found.
+function(specula_link_ggml target)
+  if(TARGET specula::llama_cpp)
+    target_compile_definitions(${target} PRIVATE SPECULA_HAS_GGML=1)
+    target_link_libraries(${target} PRIVATE llama)
+  endif()
+endfunction()
+
 # Makes `constexpr char NAME[]` of an HTML page, in the header page.hpp, which `target` finds. The page gets the style
 # and the script that all pages share.
 function(specula_embed_page target page name)

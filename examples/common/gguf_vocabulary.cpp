@@ -220,7 +220,7 @@ TokenFiles roles(const GgufVocabulary& vocabulary, const std::string& source) {
   }
   out.stop_tokens.insert(out.stop_tokens.end(), vocabulary.other_ends.begin(), vocabulary.other_ends.end());
   for (std::size_t token = 0; token < vocabulary.tokens.size(); ++token)
-    if (is_control(vocabulary, token) && is_end(vocabulary.tokens[token]))
+    if (ends_by_text(vocabulary, static_cast<Token>(token)))
       out.stop_tokens.push_back(static_cast<Token>(token));
   out.adds_begin =
       vocabulary.adds_begin.value_or(vocabulary.model == "llama" || pre_of(vocabulary, source).adds_begin);
@@ -228,6 +228,11 @@ TokenFiles roles(const GgufVocabulary& vocabulary, const std::string& source) {
 }
 
 }  // namespace
+
+bool ends_by_text(const GgufVocabulary& vocabulary, Token token) {
+  const auto at = static_cast<std::size_t>(token);
+  return is_control(vocabulary, at) && is_end(vocabulary.tokens[at]);
+}
 
 Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source) {
   check_vocabulary(vocabulary, source);

@@ -40,6 +40,9 @@ struct GgufVocabulary {
 /// `model` or `pre` that is not read.
 Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary, const std::string& source);
 
+/// Whether libllama stops at a token for its text, whatever the keys say.
+bool ends_by_text(const GgufVocabulary& vocabulary, specula::Token token);
+
 /// What the tokenizer.json of such a vocabulary holds. It cannot say that tokens have the same score: of
 /// those, pairs merge in another order in `tokenizers`. Throws likewise.
 specula::cpu::Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source);

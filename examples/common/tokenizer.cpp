@@ -12,6 +12,7 @@
 
 #include "added_tokens.hpp"
 #include "files.hpp"
+#include "read_gguf_vocabulary.hpp"
 #include "text_stream.hpp"
 #include "token_files.hpp"
 #include "tokenizer_json.hpp"
@@ -132,6 +133,7 @@ Tokenizer read_sentencepiece(const std::filesystem::path& file) {
 }
 
 Tokenizer read_any(const std::filesystem::path& path) {
+  if (begins_as_gguf(path)) return read_gguf_tokenizer(path);
   if (!std::filesystem::is_directory(path))
     return path.extension() == ".json" ? read_tokenizer_json(path) : read_sentencepiece(path);
   if (const auto model = path / "tokenizer.model"; std::filesystem::exists(model))
@@ -205,7 +207,7 @@ std::string Tokenizer::decode(specula::Tokens tokens) const {
 }
 
 bool has_tokenizer(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / "tokenizer.model") ||
+  return begins_as_gguf(folder) || std::filesystem::exists(folder / "tokenizer.model") ||
          std::filesystem::exists(folder / "tokenizer.json");
 }
 

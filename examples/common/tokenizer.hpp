@@ -30,7 +30,7 @@ class Tokenizer {
   };
 
   /// From tokenizer.model of a model's folder, or where there is none its tokenizer.json; or from such a
-  /// file. Throws std::runtime_error naming the file if there is none or it cannot be read.
+  /// file, or a GGUF file. Throws std::runtime_error naming the file if there is none or it cannot be read.
   explicit Tokenizer(const std::filesystem::path& folder_or_file);
   explicit Tokenizer(Parts parts);
 
@@ -70,7 +70,7 @@ class Tokenizer {
 /// What a piece adds to a text: U+2581 as spaces; <0x0A> as that byte if `spells_bytes`.
 std::string bytes_of_piece(std::string_view piece, bool spells_bytes);
 
-/// Whether there is a tokenizer in the folder.
+/// Whether there is a tokenizer in the folder, or the path is a GGUF file.
 bool has_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace specula_examples
