@@ -47,6 +47,12 @@ class Batch {
     }
   }
 
+  /// RMS norm of `x` (size) in place. Writes zeros after it, to a multiple of 16.
+  void norm(Real* x, const AlignedVector<Real>& weight, std::int32_t size) const {
+    std::fill(x + size, x + round_up(size, kPanel), Real(0));
+    elementwise.rms_norm(x, weight.data(), size, eps_, x);
+  }
+
   /// Adds a bias (size) to what a product wrote, and clears what follows it.
   void add_bias(const Worker& worker, const AlignedVector<Real>& bias, std::int32_t size,
                 Activations<Real>& to) {
