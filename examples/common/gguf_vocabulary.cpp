@@ -291,8 +291,8 @@ Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source)
 }
 
 Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary, const std::string& source) {
-  return make_json_tokenizer(tokenizer_json(vocabulary, source), source, roles(vocabulary, source),
-                             ranks_of(vocabulary));
+  const Json json = tokenizer_json(vocabulary, source);  // first, since it checks the parts
+  return make_json_tokenizer(json, source, roles(vocabulary, source), ranks_of(vocabulary));
 }
 
 }  // namespace specula_examples

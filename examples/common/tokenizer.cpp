@@ -41,7 +41,8 @@ class SentencePieces {
     if (is_tiktoken(model))
       throw std::runtime_error(file.string() +
                                ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
-                               "SentencePiece model: specula-llama runs such models from GGUF files");
+                               "SentencePiece model: put the tokenizer.json of Hugging Face's files in its "
+                               "place, or run the model as a GGUF file in specula-llama");
     if (!processor_.LoadFromSerializedProto({model.data(), model.size()}).ok())
       throw std::runtime_error(file.string() + ": is no SentencePiece model");
     unknown_ = encode_part(kUnknown, true);
@@ -141,7 +142,8 @@ Tokenizer read_any(const std::filesystem::path& path) {
     return read_tokenizer_json(json);
   std::string what = ": has neither tokenizer.model nor tokenizer.json";
   if (std::filesystem::exists(path / "vocab.json"))
-    what += "; vocab.json and merges.txt, a byte-level vocabulary, are not read";
+    what +=
+        "; vocab.json and merges.txt are not read, save the tokenizer with transformers to get the latter";
   throw std::runtime_error(path.string() + what);
 }
 
@@ -233,8 +235,8 @@ void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::P
   for (const AddedToken& added : files.added)  // some files do not mark the ends of texts as special
     if (added.special || std::binary_search(out.ends.begin(), out.ends.end(), added.token))
       out.bytes[static_cast<std::size_t>(added.token)].clear();
-  for (const Token role : {out.begin, out.end})
-    if (role != kNoToken) out.bytes[static_cast<std::size_t>(role)].clear();
+  for (const Token role : {out.begin, out.end})  // config.json may name tokens that only the model has
+    if (role != kNoToken && role < std::ssize(out.bytes)) out.bytes[static_cast<std::size_t>(role)].clear();
 }
 
 }  // namespace specula_examples
