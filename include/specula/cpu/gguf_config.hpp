@@ -152,7 +152,8 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   if (!(factor >= 0) || !std::isfinite(factor))
     keys.fail("rope.scaling.factor", specula::detail::number(factor) + ", expected a positive number");
   const bool scales = factor != 0 && factor != 1 && type != "none";
-  if (type != "yarn" || files.find("rope_freqs.weight")) keys.expect("rope.scaling.attn_factor", {1});
+  if (type != "yarn" || !scales || files.find("rope_freqs.weight"))
+    keys.expect("rope.scaling.attn_factor", {1});
   if (const GgufTensor* const divisors = files.find("rope_freqs.weight")) {
     if (scales)
       keys.fail("rope.scaling.type",
