@@ -6,8 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "asked_prompt.hpp"
 #include "bootstrap.hpp"
 #include "braces.hpp"
+#include "chat_options.hpp"
 #include "compare_options.hpp"
 #include "figures.hpp"
 #include "html_page.hpp"
@@ -32,10 +34,13 @@ struct PromptSet {
   std::vector<std::string> categories;
   std::size_t left_out = 0;
 
-  /// Removes prompts longer than `most`.
-  PromptSet(const std::vector<Prompt>& prompts, Style style, const Tokenizer& tokenizer, std::size_t most) {
+  /// Removes prompts longer than `most`. `chats`: as for asked_prompt().
+  PromptSet(const std::vector<Prompt>& prompts, const ChatSetting* chats, Style style,
+            const Tokenizer& tokenizer, std::size_t most) {
     for (const Prompt& prompt : prompts) {
-      auto own = tokenizer.encode(prompt.put(style));
+      auto own = asked_prompt(
+                     prompt, chats, style, [&](const auto& text) { return tokenizer.encode(text); }, 0, false)
+                     .tokens;
       if (own.size() > most) {
         ++left_out;
         continue;
@@ -143,7 +148,10 @@ int run(int argc, char** argv) {
   const PromptSplit split = split_prompts(work.prompt_files, parts);
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
                                                   : std::numeric_limits<std::size_t>::max();
-  const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
+  const auto chats = chosen_chats(options.chat, options.style, folders.target_folder(), tokenizer);
+  const ChatSetting* const put = chats ? &*chats : nullptr;
+  if (chats) options.style = "chat";  // in the JSON
+  const PromptSet dev(split.dev, put, style, tokenizer, most), test(split.test, put, style, tokenizer, most);
   for (const auto& [option, output] :
        {std::pair("--json", options.json), std::pair("--html", options.html)}) {
     if (output.empty()) continue;

@@ -92,6 +92,38 @@ also '^3  '
 expect 0 '"beside": "medium"' cat "$scratch/passes.json"
 also '"turns": 2'
 also '"built_with": "'
+# A file with a chat template, put in front of the other keys: turns, each after the answer before it; raw; a conversation.
+expect 2 '--chat: the target .*target.gguf has no chat template' "${run[@]}" --prompt x --chat
+if command -v python3 >/dev/null; then
+  python3 - "$scratch/target.gguf" "$scratch/chat.gguf" <<'END'
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+template = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+def entry(key, text):
+    return struct.pack("<Q", len(key)) + key.encode() + struct.pack("<IQ", 8, len(text)) + text.encode()
+added = entry("tokenizer.chat_template", template) + entry("general.description", "")
+added = added[:-8] + struct.pack("<Q", -len(added) % 32) + b" " * (-len(added) % 32)  # tensors stay aligned
+open(sys.argv[2], "wb").write(data[:16] + struct.pack("<Q", struct.unpack("<Q", data[16:24])[0] + 2) + added + data[24:])
+END
+  printf '%s\n' '{"turns": ["What is 2 + 3?", "And twice that?"]}' >"$scratch/turns.jsonl"
+  chat=("$llama" -m "$scratch/chat.gguf" --pipeline chain:4@max-gram --max-new-tokens 6)
+  expect 0 '^> What is 2 + 3?$' "${chat[@]}" --prompts "$scratch/turns.jsonl"
+  also '^> And twice that?$'
+  also '^12 tokens'
+  expect 0 '^> one$' "${chat[@]}" --prompt one --chat --system 'Be brief.'
+  expect 0 '^one' "${chat[@]}" --prompt one --raw
+  expect 0 '^one' "${chat[@]}" --prompt one --special
+  expect 2 'chat excludes --special' "${chat[@]}" --prompt one --special --chat
+  expect 0 '^pipeline ' "${chat[@]/--pipeline/--compare}" --prompts "$scratch/turns.jsonl" --json "$scratch/chat.json"
+  expect 0 '"style": "chat"' cat "$scratch/chat.json"
+  if script -qec true /dev/null >/dev/null 2>&1; then
+    printf 'One?\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
+    # shellcheck disable=SC2016  # $1 is the inner shell's
+    expect 0 '12 tokens' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
+    also 'One question a line; /exit or Ctrl-D ends'
+  fi
+fi
 # A token that ends texts and has no place in the file.
 mkdir "$scratch/ends" && ln -s "$models"/medium/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
 expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$gguf" "$scratch/ends" "$scratch/ends.gguf"

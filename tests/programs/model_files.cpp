@@ -21,6 +21,7 @@
 
 #include "../cpu/safetensors_writer.hpp"
 #include "bigram_file.hpp"
+#include "chat_template.hpp"
 #include "files.hpp"
 #include "prompts.hpp"
 #include "skip.hpp"
@@ -96,6 +97,7 @@ class Folder {
       const specula::cpu::TensorFiles tensors(path);
       out << ", tensors";
       for (const auto& [name, _] : tensors.names()) out << ' ' << name;
+      if (const auto chat = find_chat_template(path)) out << ", chat " << chat->source;
       return out.str();
     } catch (const std::exception& error) {
       return error.what();
@@ -354,6 +356,18 @@ std::vector<Case> cases() {
        "token '<|none|>' is not in the vocabulary"},
       {map, "eos_token", refused, R"({"eos_token": "<|none|>"})", "token '<|none|>' is not in the vocabulary",
        true},
+      {tokens, "chat_template", read, R"({"chat_template": "turns"})", "chat turns"},
+      {tokens, "chat_template", read, R"({"chat_template": [{"name": "default", "template": "turns"}]})",
+       "chat turns", true},
+      {tokens, "chat_template", refused, R"({"chat_template": [{"name": "rag", "template": "turns"}]})",
+       "none of the templates is named default"},
+      {"chat_template.jinja",
+       "",
+       read,
+       "turns",
+       "chat turns",
+       false,
+       {{tokens, R"({"chat_template": "others"})"}}},
       {tokens, "add_eos_token", refused, R"({"add_eos_token": true})", "add_eos_token"},
       {tokens, "add_eos_token", refused, R"({"add_eos_token": true})", "add_eos_token", true},
       {tokens, "sp_model_kwargs", refused, R"({"sp_model_kwargs": {"nbest_size": 4}})", "sp_model_kwargs"},
@@ -385,13 +399,12 @@ std::vector<Case> cases() {
           "max_new_tokens", "bos_token_id", "pad_token_id", "stop_strings", "suppress_tokens"},
          3);
   ignore(tokens,
-         {"tokenizer_class", "chat_template", "model_max_length", "clean_up_tokenization_spaces",
-          "split_special_tokens", "padding_side", "use_default_system_prompt"},
+         {"tokenizer_class", "model_max_length", "clean_up_tokenization_spaces", "split_special_tokens",
+          "padding_side", "use_default_system_prompt"},
          "LlamaTokenizer");
-  for (const char* file :
-       {"chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json",
-        "quantize_config.json", "quant_config.json", "adapter_model.safetensors", "pytorch_model.bin",
-        "pytorch_model.bin.index.json", "vocab.json", "merges.txt"})
+  for (const char* file : {"chat_template.json", "preprocessor_config.json", "processor_config.json",
+                           "quantize_config.json", "quant_config.json", "adapter_model.safetensors",
+                           "pytorch_model.bin", "pytorch_model.bin.index.json", "vocab.json", "merges.txt"})
     for (const bool with_json : {false, true}) all.push_back({file, "", ignored, "{}", {}, with_json});
   for (const char* key : {"decoder", "truncation", "padding"})
     all.push_back({tokenizer, key, ignored, json{{key, {{"type", "Fuse"}}}}.dump(), {}, true});
