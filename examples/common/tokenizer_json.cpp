@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <set>
 #include <stdexcept>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <specula/cpu/json_fields.hpp>
 
@@ -26,6 +28,8 @@ using specula::Token;
 using specula::cpu::Json;
 using specula::cpu::JsonFields;
 namespace fs = std::filesystem;
+
+constexpr const char* kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 /// The token that a post_processor puts in front of a text, if there is one.
 Token read_post_processor(const JsonFields& part) {
@@ -166,19 +170,9 @@ class JsonTokenizer {
       if (spelled) words[std::move(*spelled)] = token;
     }
     const std::vector<AddedToken> added = read_added(entries, files);
-    std::unordered_map<std::string, Token> others;
-    for (const AddedToken& token : added) others.emplace(token.text, token.token);
-    Token unknown = kNoToken;
-    if (model.find("unk_token")) {
-      const std::string piece = model.text("unk_token");
-      const auto spelled = in_words(piece);
-      const auto own = spelled ? words.find(*spelled) : words.end();
-      const auto other = others.find(piece);
-      if (own == words.end() && other == others.end())
-        model.fail("unk_token", "token '" + piece + "' is not in the vocabulary");
-      unknown = own != words.end() ? own->second : other->second;
-      if (own != words.end() && !pre_tokenizer_.byte_level()) bytes_[index(unknown)] = "\xef\xbf\xbd";
-    }
+    const Token unknown = read_unknown(model, words, added);
+    if (unknown != kNoToken && index(unknown) < bytes_.size() && !pre_tokenizer_.byte_level())
+      bytes_[index(unknown)] = kReplacement;
     set_added(added, falls_back, unknown);
     pairs_ = PairEncoding(std::move(words), {.bytes = pre_tokenizer_.byte_level(),
                                              .whole_words = model.flag("ignore_merges"),
@@ -188,6 +182,19 @@ class JsonTokenizer {
     if (pre_tokenizer_.byte_level() && falls_back && !pairs_.knows_all_bytes())
       refuse_tokenizer(file, "byte_fallback of a byte-level vocabulary without some bytes");
     read_merges(model, ranks);
+  }
+
+  /// Of the vocabulary, or an added token.
+  Token read_unknown(const JsonFields& model, const PairEncoding::Vocabulary& words,
+                     const std::vector<AddedToken>& added) const {
+    if (!model.find("unk_token")) return kNoToken;
+    const std::string piece = model.text("unk_token");
+    if (const auto spelled = in_words(piece))
+      if (const auto own = words.find(*spelled); own != words.end()) return own->second;
+    const auto other = std::find_if(added.begin(), added.end(),
+                                    [&](const AddedToken& token) { return token.text == piece; });
+    if (other == added.end()) model.fail("unk_token", "token '" + piece + "' is not in the vocabulary");
+    return other->token;
   }
 
   Token number(const JsonFields& object, const std::string& key) const {
@@ -201,10 +208,10 @@ class JsonTokenizer {
   /// Of the file, then those beside it.
   std::vector<AddedToken> read_added(const std::vector<JsonFields>& entries, const TokenFiles& files) const {
     std::vector<AddedToken> out;
-    std::unordered_map<Token, bool> has;
+    std::set<Token> has;
     for (const JsonFields& entry : entries) {
       out.push_back(read_added_token(entry, number(entry, "id")));
-      has[out.back().token] = true;
+      has.insert(out.back().token);
     }
     for (const AddedToken& beside : files.added) {
       if (has.contains(beside.token)) continue;
@@ -223,7 +230,7 @@ class JsonTokenizer {
           pre_tokenizer_.byte_level() ? token.text : bytes_of_piece(token.text, falls_back);
       const bool is_unknown = token.token == unknown && !pre_tokenizer_.byte_level();
       put_piece(token.text, token.token,
-                is_unknown      ? "\xef\xbf\xbd"
+                is_unknown      ? std::string(kReplacement)
                 : token.special ? std::string()
                                 : bytes,
                 true);

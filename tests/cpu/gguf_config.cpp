@@ -201,6 +201,14 @@ TEST_CASE("what would be another model is refused by key") {
           "'longrope' is not read here, expected 'none', 'linear' or 'yarn'");
   refused("rope.scaling.attn_factor", 0.5f, "0.5 is not read here, expected 1");
   refused("rope.scaling.yarn_log_multiplier", 0.1f, "0.1 is not read here, expected 0");
+  CHECK(error_of([](GgufContainer& out) {
+          out.set("llama.rope.scaling.type", "yarn");  // without a factor
+          out.set("llama.rope.scaling.attn_factor", 0.5f);
+        }) == "file: key 'llama.rope.scaling.attn_factor': 0.5 is not read here, expected 1" + kWayOut);
+  CHECK(error_of([](GgufContainer& out) {
+          out.set("llama.rope.scaling.attn_factor", 2.0f);
+          add_divisors(divisors(8, 1, 4, 512))(out);
+        }) == "file: key 'llama.rope.scaling.attn_factor': 2 is not read here, expected 1" + kWayOut);
   const std::vector<std::int32_t> many{1, 2};
   refused("logit_scale", std::span(many), "an array is not read here");
   CHECK(error_of(key("expert_count", 0u)) == "no error");

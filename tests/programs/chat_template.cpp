@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files.hpp"
+#include "gguf_container.hpp"
 #include "jinja_engine.hpp"
 #include "skip.hpp"
 
@@ -72,6 +73,18 @@ TEST_CASE("a template is found in its own file, then in tokenizer_config.json") 
   write_file(folder.path / "chat_template.jinja", "of the file\n");
   CHECK(find_chat_template(folder.path)->source == "of the file\n");
   CHECK(find_chat_template(folder.path)->where == (folder.path / "chat_template.jinja").string());
+}
+
+TEST_CASE("a GGUF file has it in a key") {
+  const Folder folder;
+  const auto file = folder.path / "model.gguf";
+  GgufContainer out;
+  write_file(file, out.bytes());
+  CHECK(!find_chat_template(file));
+  out.set("tokenizer.chat_template", "of the key");
+  write_file(file, out.bytes());
+  CHECK(find_chat_template(file)->source == "of the key");
+  CHECK(find_chat_template(file)->where == file.string() + ": key 'tokenizer.chat_template'");
 }
 
 TEST_CASE("what is no template is refused by file and key") {

@@ -96,8 +96,17 @@ TEST_CASE("Digits one by one or together, and look-ahead that ends with the word
 
 TEST_CASE("empty matches divide, and do not repeat") {
   if (!TextPattern::has_regular_expressions()) return specula_test::skip("no Oniguruma");
-  CHECK(words(R"({"type": "Split", "pattern": {"Regex": "x*"}, "behavior": "Isolated"})", "ax\xc3\xa9xxb") ==
-        Strings{"a", "x", "\xc3\xa9", "xx", "b"});
+  const auto cut = [](const std::string& behavior, const char* text) {
+    const std::string part =
+        R"({"type": "Split", "pattern": {"Regex": "x*"}, "behavior": ")" + behavior + "\"}";
+    return words(part.c_str(), text);
+  };
+  CHECK(cut("Isolated", "ax\xc3\xa9xxb") == Strings{"a", "x", "\xc3\xa9", "xx", "b"});
+  const char* const text = "abxx\xc3\xa9-d";
+  CHECK(cut("Isolated", text) == Strings{"a", "b", "xx", "\xc3\xa9", "-", "d"});
+  CHECK(cut("Contiguous", text) == Strings{"a", "b", "xx", "\xc3\xa9", "-", "d"});
+  CHECK(cut("MergedWithPrevious", text) == Strings{"a", "bxx", "\xc3\xa9", "-", "d"});
+  CHECK(cut("MergedWithNext", text) == Strings{"a", "b", "xx\xc3\xa9", "-", "d"});
 }
 
 TEST_CASE("normalizers in order") {

@@ -227,6 +227,12 @@ TEST_CASE("tokenizer.json: added tokens are found in the text, unless they are s
     const json single{{"single_word", true}};
     CHECK(tokens({added(16, "<t>", plain), added(4, "a", single), added(9, "ab", single)}, unchanged) ==
           Ids{{4, 16, 4}, {4, 13, 16, 13, 4}, {16, 16, 3, 11}, {13, 16}, {9, 16, 3, 0, 6}, {4, 13, 0, 3, 5}});
+    JsonFolder words;
+    words.file["added_tokens"].push_back(added(4, "a", single));
+    CHECK(words.read().encode("ca a") == std::vector<Token>{1, 3, 14, 3, 4});
+    CHECK(words.read().encode("a\xc3\xa9 \xc3\xa9"
+                              "a a_ (a)") ==
+          std::vector<Token>{1, 12, 7, 8, 3, 7, 8, 4, 12, 0, 3, 0, 4, 3, 0});
   }
 
   JsonFolder folder;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -68,26 +69,33 @@ Tokens bytes(std::string_view text) {
 
 TEST_CASE("the same tokens as Hugging Face's library, in twenty scripts") {
   if (!TextPattern::has_regular_expressions()) return specula_test::skip("no Oniguruma");
-  const json expected = json::parse(read_file(kFolder / "expected.json"));
+  // Of tests/programs/tokenizers/compare.py, or the sample.
+  const char* const named = std::getenv("SPECULA_TOKENIZERS");
+  const std::filesystem::path folder = named ? named : kFolder;
+  const json expected = json::parse(read_file(folder / "expected.json"));
   const auto texts = expected.at("texts").get<std::vector<std::string>>();
   REQUIRE(texts.size() > 70);
   for (const std::string kind : {"gpt2", "llama3", "qwen2", "smollm2"}) {
     CAPTURE(kind);
-    const Tokenizer tokenizer = make(json::parse(read_file(kFolder / (kind + ".json"))));
+    const Tokenizer tokenizer = make(json::parse(read_file(folder / (kind + ".json"))));
     const auto as_text = expected.at(kind + " text").get<std::vector<Tokens>>(),
                as_chat = expected.at(kind + " chat").get<std::vector<Tokens>>();
-    CHECK(tokenizer.adds_begin() == (kind == "llama3"));
     REQUIRE(as_text.size() == texts.size());
     REQUIRE(as_chat.size() > 30);
+    std::size_t equal = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       CAPTURE(texts[i]);
       const Tokens tokens = tokenizer.encode(texts[i]);
       CHECK(tokens == as_text[i]);
-      // "qwen2" composes characters, and <tool> takes spaces along.
-      if (kind != "qwen2" && texts[i].find("<tool>") == std::string::npos)
+      const bool chat = i >= as_chat.size() || tokenizer.encode_chat(texts[i]) == as_chat[i];
+      CHECK(chat);
+      equal += tokens == as_text[i] && chat;
+      // "qwen2" composes characters, <tool> takes spaces along, and SmolLM2's own vocabulary lacks some
+      // bytes.
+      if (kind != "qwen2" && !named && texts[i].find("<tool>") == std::string::npos)
         CHECK(tokenizer.decode(tokens) == texts[i]);
-      if (i < as_chat.size()) CHECK(tokenizer.encode_chat(texts[i]) == as_chat[i]);
     }
+    if (named) MESSAGE(kind << ": " << equal << " of " << texts.size() << " lines are equal");
   }
 }
 

@@ -22,8 +22,9 @@ namespace specula::cpu {
 
 /// An architecture that is read from GGUF.
 struct GgufArchitecture {
-  const char *name, *type,
-      *class_name;  ///< `general.architecture`; in config.json `model_type`, `architectures`
+  const char* name;        ///< `general.architecture`
+  const char* type;        ///< `model_type` of config.json
+  const char* class_name;  ///< of `architectures`
   /// The files have the rows of queries and keys in the order that rotates adjacent elements: row 2 i + c of
   /// a head is row c * head_dim / 2 + i in a Hugging Face folder.
   bool adjacent_pairs;
@@ -151,6 +152,8 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   if (!(factor >= 0) || !std::isfinite(factor))
     keys.fail("rope.scaling.factor", specula::detail::number(factor) + ", expected a positive number");
   const bool scales = factor != 0 && factor != 1 && type != "none";
+  if (type != "yarn" || !scales || files.find("rope_freqs.weight"))
+    keys.expect("rope.scaling.attn_factor", {1});
   if (const GgufTensor* const divisors = files.find("rope_freqs.weight")) {
     if (scales)
       keys.fail("rope.scaling.type",
@@ -161,7 +164,6 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   if (type != "none" && type != "linear" && type != "yarn")
     keys.fail("rope.scaling.type", "'" + type.substr(0, 40) +
                                        "' is not read here, expected 'none', 'linear' or 'yarn'; " + kAsGguf);
-  if (type != "yarn") keys.expect("rope.scaling.attn_factor", {1});
   keys.expect("rope.scaling.yarn_log_multiplier", {0});
   keys.expect("rope.scaling.yarn_ext_factor", {-1, 1});
   keys.expect("rope.scaling.yarn_attn_factor", {1});

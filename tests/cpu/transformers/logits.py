@@ -61,7 +61,7 @@ MODELS = {
     "llama, linear rope": LlamaConfig(**sizes(4, 4), **rope("linear", 500.0, factor=2.5)),
     "llama, yarn": LlamaConfig(
         **sizes(2, 1, head_dim=16),
-        **rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5)),
+        **rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=64, beta_fast=2.0, beta_slow=0.5)),
     "mistral": MistralConfig(**sizes(4, 2, head_dim=8, sliding_window=None, rms_norm_eps=1e-5),
                              **rope("default", 1000000.0)),
     "mistral, a window as long as the context": MistralConfig(
@@ -73,7 +73,7 @@ MODELS = {
     "qwen3": Qwen3Config(**sizes(4, 2, head_dim=16), **rope("default", 1000000.0)),
     "qwen3, tied, biases, yarn without truncation": Qwen3Config(
         **sizes(2, 2, head_dim=20, tie_word_embeddings=True, attention_bias=True),
-        **rope("yarn", 5000.0, factor=8.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.25,
+        **rope("yarn", 5000.0, factor=8.0, original_max_position_embeddings=64, beta_fast=2.0, beta_slow=0.25,
                truncate=False, mscale=1.2, mscale_all_dim=0.7)),
 }
 TOKENS = [int(word) % 24 for word in philox(40, 1)]

@@ -12,7 +12,6 @@ import random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-folder = pathlib.Path(__file__).parent
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -107,18 +106,18 @@ def train(kind):
     return json.dumps(file, ensure_ascii=True, separators=(",", ":"))
 
 
-def main():
-    expected = {"texts": texts()}
-    for kind in KINDS:
-        text = train(kind)
+def write(folder, texts, files, chats):
+    """`files`: the tokenizer.json of each kind. The first `chats` texts are also encoded with their control tokens."""
+    expected = {"texts": texts}
+    for kind, text in files.items():
         (folder / f"{kind}.json").write_text(text + "\n")
         made = Tokenizer.from_str(text)
-        for name, as_text in (("text", True), ("chat", False)):
+        for name, some, as_text in (("text", texts, True), ("chat", texts[:chats], False)):
             made.encode_special_tokens = as_text
-            some = expected["texts"][: None if as_text else len(PLAIN)]
-            expected[f"{kind} {name}"] = [made.encode(t, add_special_tokens=as_text).ids for t in some]
+            expected[f"{kind} {name}"] = [e.ids for e in made.encode_batch(some, add_special_tokens=as_text)]
     lines = ",\n".join(f'"{key}":{json.dumps(value, ensure_ascii=True, separators=(",", ":"))}' for key, value in expected.items())
     (folder / "expected.json").write_text("{" + lines + "}\n")
 
 
-main()
+if __name__ == "__main__":
+    write(pathlib.Path(__file__).parent, texts(), {kind: train(kind) for kind in KINDS}, len(PLAIN))

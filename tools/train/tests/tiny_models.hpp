@@ -54,7 +54,7 @@ inline st::DecoderConfig qwen3_target() {
                          .low_turns = 0.5,
                          .high_turns = 3,
                          .truncate = false,
-                         .attention_factor = 1.3};
+                         .attention_factor = 1.1};
   config.qkv_bias = config.output_bias = config.query_key_norms = true;
   return config;
 }
