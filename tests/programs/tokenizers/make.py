@@ -20,6 +20,7 @@ QWEN = LLAMA_3.replace("{1,3}", "")
 # One line for each script; the last of them decompose, or have marks in another order than NFC.
 LINES = """
 Ein Wörterbuch für größere Texte, don't WE'LL they'Ve it's 'twas
+12345678 2024 1000000 314159 12 345 x123456
 Les élèves n'ont pas reçu leurs œuvres; ça coûte 12,50 €.
 Быстрая коричневая лиса прыгает через ленивую собаку
 Ξεσκεπάζω την ψυχοφθόρα βδελυγμία
