@@ -139,7 +139,7 @@ class Writer {
   }
 
   std::vector<float> numbers(const std::string& name, std::initializer_list<std::int64_t> shape) {
-    const auto& info = (files_.require)(name, std::span(shape.begin(), shape.size()));
+    const auto& info = files_.weight(name, std::span(shape.begin(), shape.size()));
     std::vector<float> values;
     files_.rows(info, [&](std::int64_t, std::span<const float> row) {
       values.insert(values.end(), row.begin(), row.end());

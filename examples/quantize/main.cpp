@@ -94,7 +94,7 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
         files.contains(name.substr(0, name.size() - std::string_view(Int8Groups::kSuffix).size())))
       continue;
     const auto& found = files.find(name);
-    const auto& tensor = (files.require)(name, found.shape);  // of a supported type
+    const auto& tensor = files.weight(name, found.shape);  // of a supported type
     if (tensor.shape.size() == 2 && !expand)
       add_matrix(files, tensor, out, rounding);
     else

@@ -1,8 +1,6 @@
 // Loading the weights of a Hugging Face directory: values, and all errors.
 #include <specula/cpu/decoder_weights.hpp>
 
-#include "specula/cpu/decoder_weights.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -2,8 +2,6 @@
 // round trips.
 #include <specula/cpu/int8_groups.hpp>
 
-#include "specula/cpu/int8_groups.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,8 +1,6 @@
 // KvCache: slots are stored, moved, and read as the panel product reads them.
 #include <specula/cpu/kv_cache.hpp>
 
-#include "specula/cpu/kv_cache.hpp"
-
 #include <doctest/doctest.h>
 
 #include <vector>

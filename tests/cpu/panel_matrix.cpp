@@ -2,8 +2,6 @@
 // PanelMatrix: rows are stored and read back, with both weight types.
 #include <specula/cpu/panel_matrix.hpp>
 
-#include "specula/cpu/panel_matrix.hpp"
-
 #include <doctest/doctest.h>
 
 #include <vector>

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "specula/cpu/detail/rope_table.hpp"
-
 namespace {
 
 using namespace specula::cpu;
@@ -195,27 +193,6 @@ TEST_CASE("sliding windows are refused, unless they are as long as the context")
   CHECK(error("qwen2", unused + mixed + R"(,"sliding_window":512)") == "no error");
   CHECK(error("qwen2", R"(,"layer_types":["linear_attention"])") ==
         "config: key 'layer_types': expected \"full_attention\", found \"linear_attention\"" + as_gguf);
-}
-
-TEST_CASE("llama3 scaling keeps short waves, slows long ones, and is between in between") {
-  DecoderConfig config = read(
-      R"(,"model_type":"llama","head_dim":128,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3","factor":8.0,
-      "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})");
-  DecoderConfig plain = config;
-  plain.rope_scaling = {};
-  const auto ratio = [&](std::int32_t pair) {
-    return detail::rope_frequency(config, pair) / detail::rope_frequency(plain, pair);
-  };
-  CHECK(ratio(0) == 1);
-  CHECK(ratio(63) == doctest::Approx(0.125));
-  int between = 0;
-  for (std::int32_t pair = 1; pair < 64; ++pair) {
-    CHECK(ratio(pair) <= ratio(pair - 1) + 1e-12);
-    between += ratio(pair) < 1 && ratio(pair) > 0.1251;
-  }
-  CHECK(between > 0);
-  // pair 30: wave 2 pi 500000^(60/128) = 2948.3, smooth = (8192 / 2948.3 - 1) / 3 = 0.59283
-  CHECK(ratio(30) == doctest::Approx((1 - 0.59283) / 8 + 0.59283).epsilon(1e-4));
 }
 
 TEST_CASE("drafts that are conditioned on a target") {

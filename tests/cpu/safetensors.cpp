@@ -1,8 +1,6 @@
 // Reading safetensors files: values of each type, and errors.
 #include <specula/cpu/safetensors.hpp>
 
-#include "specula/cpu/safetensors.hpp"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

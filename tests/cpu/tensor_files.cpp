@@ -2,8 +2,6 @@
 // llama_weights.cpp.
 #include <specula/cpu/tensor_files.hpp>
 
-#include "specula/cpu/tensor_files.hpp"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -2,8 +2,6 @@
 // ThreadTeam: barriers between threads.
 #include <specula/cpu/thread_team.hpp>
 
-#include "specula/cpu/thread_team.hpp"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include <array>
 
 #include "count_allocations.hpp"
-#include "random.hpp"
+#include "random_rounds.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -82,22 +82,9 @@ class Naive {
   std::array<double, 8> tries_{}, hits_{};
 };
 
-Text joined(const Text& a, const Text& b) {
-  Text out = a;
-  out.insert(out.end(), b.begin(), b.end());
-  return out;
-}
-
-struct Speculation {
-  Text token, draft_tokens;
-  std::vector<NodeId> parent;
+struct Speculation : DraftNodes {
+  Text draft_tokens;
   std::vector<Naive::Found> found;
-  Text path(NodeId node) const {
-    Text out;
-    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)])
-      out.push_back(token[static_cast<std::size_t>(node)]);
-    return {out.rbegin(), out.rend()};
-  }
 };
 
 /// Texts that grow, are truncated and replaced; draft tokens that are accepted and rejected; trees. Returns

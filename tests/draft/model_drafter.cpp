@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "random.hpp"
+#include "random_rounds.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -15,24 +15,6 @@ using namespace specula_test;
 namespace {
 
 constexpr std::int32_t kVocab = 4;
-
-std::vector<Token> joined(const std::vector<Token>& a, const std::vector<Token>& b) {
-  std::vector<Token> out = a;
-  out.insert(out.end(), b.begin(), b.end());
-  return out;
-}
-
-/// The nodes of one speculation, kept apart.
-struct Nodes0 {
-  std::vector<Token> token;
-  std::vector<NodeId> parent;
-  std::vector<Token> path(NodeId node) const {
-    std::vector<Token> out;
-    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)])
-      out.push_back(token[static_cast<std::size_t>(node)]);
-    return {out.rbegin(), out.rend()};
-  }
-};
 
 }  // namespace
 
@@ -44,28 +26,10 @@ TEST_CASE(
     ModelDrafter drafter(model);
     Random random(seed);
     std::vector<Token> context, draft_tokens;
-    Nodes0 nodes;
+    DraftNodes nodes;
     std::vector<float> want(kVocab);
     for (int round = 0; round < 60; ++round) {
-      // The text continues with some of the draft tokens, then a path of nodes, then random tokens.
-      if (random.bernoulli(0.05)) {
-        const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
-        drafter.truncate(n);
-        context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
-      } else if (random.bernoulli(0.8)) {
-        const auto keep =
-            random.bernoulli(0.6)
-                ? draft_tokens.size()
-                : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(draft_tokens.size()) + 1));
-        context.insert(context.end(), draft_tokens.begin(),
-                       draft_tokens.begin() + static_cast<std::ptrdiff_t>(keep));
-        if (keep == draft_tokens.size() && !nodes.token.empty()) {
-          const std::vector<Token> path =
-              nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
-          context.insert(context.end(), path.begin(), path.end());
-        }
-        for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
-      }
+      go_on(context, draft_tokens, nodes, drafter, random, kVocab, 0.05);
       // The next draft token: often the one predicted by the nodes, often none.
       const std::vector<Token> before = draft_tokens;
       draft_tokens.clear();
@@ -80,15 +44,8 @@ TEST_CASE(
       }
       nodes = {};
       for (int call = random.below(4); call > 0; --call) {
-        Nodes0 more;
-        for (int i = 1 + random.below(2); i > 0; --i) {
-          const std::int32_t n = static_cast<std::int32_t>(nodes.token.size());
-          more.token.push_back(random.below(kVocab));
-          more.parent.push_back(n == 0 || random.bernoulli(0.1) ? kNoParent : random.below(n));
-        }
+        const DraftNodes more = nodes.grow(random, kVocab);
         const LogitsView rows = drafter.extend(more.token, more.parent);
-        nodes.token.insert(nodes.token.end(), more.token.begin(), more.token.end());
-        nodes.parent.insert(nodes.parent.end(), more.parent.begin(), more.parent.end());
         for (std::size_t i = 0; i < more.token.size(); ++i) {
           const std::vector<Token> text =
               joined(joined(context, draft_tokens),

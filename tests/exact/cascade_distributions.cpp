@@ -14,14 +14,6 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
-const SamplingParams kGreedy{.temperature = 0};
-
-std::vector<Token> prompt_for(std::int32_t vocab) {
-  return {0, toy_token(vocab - 1, vocab), 0, toy_token(1, vocab), 0};
-}
-
 /// A pipeline whose drafters are toys of other seeds, best first. All but the last have rows.
 enum class Last { dense, points, silent };
 

@@ -12,7 +12,6 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
 /// One draft token of a stack's tail, reviewed by its head with lenience, then recorded as drawn

@@ -11,14 +11,8 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
 const SamplingParams kNucleus{.temperature = 1.3f, .top_p = 0.7f};
 const SamplingParams kMinP{.temperature = 0.7f, .min_p = 0.2f};
-
-std::vector<Token> prompt_for(std::int32_t vocab) {
-  return {0, toy_token(vocab - 1, vocab), 0, vocab > 1 ? toy_token(1, vocab) : 0, 0};
-}
 
 template <class Rule, class Shape>
 EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,

@@ -16,14 +16,6 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
-const SamplingParams kGreedy{.temperature = 0};
-
-std::vector<Token> prompt_for(std::int32_t vocab) {
-  return {0, toy_token(vocab - 1, vocab), 0, vocab > 1 ? toy_token(1, vocab) : 0, 0};
-}
-
 enum class Kind { glide, head };
 
 template <class Rule, class Shape>

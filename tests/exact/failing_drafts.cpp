@@ -17,11 +17,6 @@ using By = FailingModel::By;
 constexpr By kWays[] = {By::extend, By::append, By::row};
 constexpr std::uint64_t kSeeds[] = {3, 4, 5};
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
-
-std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
-
 /// What an enumeration has covered; texts with and without a failure must be among it.
 struct Covered {
   std::int64_t failed = 0, whole = 0;

@@ -17,7 +17,6 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
 template <class Rule, class Shape>

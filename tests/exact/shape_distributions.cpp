@@ -16,19 +16,11 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
-const SamplingParams kGreedy{.temperature = 0};
-
 using GreedyChain = Chain<Draw::greedy>;
 using SampledChain = Chain<Draw::sampled>;
 using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 using Drawn = StaticTree<ProposalKind::sampled_distinct>;
-
-std::vector<Token> prompt_for(std::int32_t vocab) {
-  return {0, toy_token(vocab - 1, vocab), 0, toy_token(1, vocab), 0};
-}
 
 /// A shape that records the sizes of its proposals.
 template <class S>

@@ -10,13 +10,6 @@ using namespace specula_test;
 
 namespace {
 
-const SamplingParams kPlain{};
-const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
-
-std::vector<Token> prompt_for(std::int32_t vocab) {
-  return {0, toy_token(vocab - 1, vocab), 0, toy_token(1, vocab), 0};
-}
-
 template <class Rule, class Shape>
 double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
                 std::uint64_t seed) {

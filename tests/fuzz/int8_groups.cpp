@@ -55,7 +55,7 @@ void read_matrix(const std::uint8_t* data, std::size_t size) {
   TensorFiles files(Safetensors(std::make_unique<std::istringstream>(bytes), "fuzz"));
   const std::int64_t shape[] = {rows, cols};
   std::int64_t seen = 0;
-  files.rows((files.require)("w", shape), [&](std::int64_t r, std::span<const float> row) {
+  files.rows(files.weight("w", shape), [&](std::int64_t r, std::span<const float> row) {
     require(r == seen++ && row.size() == static_cast<std::size_t>(cols));
     for (const float weight : row)
       require(std::abs(weight) <= 127 * 0x1p15f && (std::bit_cast<std::uint32_t>(weight) & 0xffff) == 0);

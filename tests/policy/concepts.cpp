@@ -13,48 +13,12 @@
 
 #include "conditioned_models.hpp"
 #include "exact_random.hpp"
-#include "self_models.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
 using specula_test::ToyModel;
 
 namespace {
-
-// Models that lack one member or have it with another type.
-struct NoCommit : ToyModel {
-  using ToyModel::ToyModel;
-  void commit(Nodes) = delete;
-};
-struct NoTruncate : ToyModel {
-  using ToyModel::ToyModel;
-  void truncate(std::int32_t) = delete;
-};
-struct NoAppend : ToyModel {
-  using ToyModel::ToyModel;
-  void append(Tokens) = delete;
-};
-struct WideSizes : ToyModel {
-  using ToyModel::ToyModel;
-  std::int64_t size() const { return 0; }
-};
-struct OwnsRows : ToyModel {
-  using ToyModel::ToyModel;
-  std::vector<float> extend(Tokens, Nodes) { return {}; }
-};
-struct SizeNotConst : ToyModel {
-  using ToyModel::ToyModel;
-  std::int32_t capacity() { return 0; }
-};
-
-static_assert(LanguageModel<ToyModel>);
-static_assert(!LanguageModel<NoCommit>);
-static_assert(!LanguageModel<NoTruncate>);
-static_assert(!LanguageModel<NoAppend>);
-static_assert(!LanguageModel<WideSizes>);
-static_assert(!LanguageModel<OwnsRows>);
-static_assert(!LanguageModel<SizeNotConst>);
-static_assert(!LanguageModel<int>);
 
 // Targets that expose their state, and drafts conditioned on it.
 using specula_test::SeenModel, specula_test::ToyGlide, specula_test::ToyHead, specula_test::ToyKeyValues;
@@ -203,15 +167,6 @@ struct HasNoLogprobs : Tree {
 };
 static_assert(!Verifier<ReservesNothing> && !Verifier<MayThrowUsage> && !Verifier<NamesNoCache> &&
               !Verifier<HasNoLogprobs>);
-
-// Targets that lack a member of SkipsLayers.
-struct Unmeasured : specula_test::ToySkips {
-  std::span<const double> attention_similarity() = delete;
-};
-struct Uncounted : specula_test::ToySkips {
-  std::int64_t layers() const { return 0; }
-};
-static_assert(SkipsLayers<specula_test::ToySkips> && !SkipsLayers<Unmeasured> && !SkipsLayers<Uncounted>);
 
 // Losslessness in the type.
 template <class Rule, class Shape>

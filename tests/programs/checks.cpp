@@ -1,4 +1,4 @@
-// The programs' checks before a run, and their output: files, memory, context, names, tables.
+// The programs' checks before a run, and their output: files, memory, context, tables.
 #include <doctest/doctest.h>
 
 #include <stdlib.h>
@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <specula/pipeline/nearest.hpp>
-#include <specula/pipeline/spec.hpp>
 #include "context.hpp"
 #include "errors.hpp"
 #include "files.hpp"
@@ -123,26 +121,6 @@ TEST_CASE("context: prompt and new tokens up to the trained context") {
         "for 16: shorten them, or give --beyond-context");
   check_context(one, 7, 16, "the target t", true);
   check_context(one, 7, 0, "the target t", false);
-}
-
-TEST_CASE("misspelt names: the nearest ones are suggested") {
-  CHECK(specula::edit_distance("", "abc") == 3);
-  CHECK(specula::edit_distance("kitten", "sitting") == 3);
-  CHECK(specula::edit_distance("sitting", "kitten") == 3);
-  CHECK(specula::edit_distance("same", "same") == 0);
-  using Names = std::vector<std::string>;
-  const Names names{"chain", "cape", "sampled-chain", "cascade"};
-  CHECK(specula::nearest("chian", names, 2) == Names{"chain", "cape"});
-  CHECK(specula::nearest("cascad", names, 1) == Names{"cascade"});
-  CHECK(specula::nearest("sampled", names, 1) == Names{"sampled-chain"});
-  CHECK(specula::nearest("x", names, 9).size() == 4);
-  specula::PipelineSpec spec("chain:exti=0.5");
-  const specula::PipelineField fields[] = {{"exit", specula::PipelineField::Kind::number, "0", 0, 1}};
-  spec.know(fields);
-  CHECK(spec.number("exit") == 0);
-  CHECK(complaint([&] { spec.done("chain[:exit=PROB]"); }) ==
-        "pipeline 'chain:exti=0.5': has no option 'exti', is exit=0.5 meant? It is written "
-        "chain[:exit=PROB]");
 }
 
 TEST_CASE("tables wider than 100 columns continue below") {

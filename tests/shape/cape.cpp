@@ -9,22 +9,12 @@
 #include <cmath>
 #include <vector>
 
-#include "scripted_drafter.hpp"
+#include "proposed.hpp"
 
 using namespace specula;
 using namespace specula_test;
 
 namespace {
-
-const Text kContext = {0, 1, 0};
-constexpr Token kRoot = 1;
-const Text kText = {0, 1, 0, kRoot};
-
-void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Cape& shape, std::int32_t limit = 1000) {
-  NoUniforms none;
-  tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
-}
 
 /// The shape transcribed from its definition; `room`: draft tokens that fit. Draft tokens are the spine, then
 /// all extras.

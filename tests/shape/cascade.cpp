@@ -36,8 +36,6 @@ Table table(const CapeLimits<n>& limits) {
 }
 
 constexpr std::int32_t kVocab = 5;
-const Text kContext = {1, 4, 0};
-constexpr Token kRoot = 3;
 
 enum class Last { dense, points, silent };
 /// One of them; a silent last drafter throws after too many calls.

@@ -20,8 +20,6 @@ using namespace specula_test;
 namespace {
 
 constexpr std::int32_t kVocab = 6;
-const Text kContext = {1, 4, 0};
-constexpr Token kRoot = 3;
 
 using Ids = std::vector<std::int32_t>;
 

@@ -8,22 +8,12 @@
 #include <vector>
 
 #include "plain_distribution.hpp"
-#include "scripted_drafter.hpp"
+#include "proposed.hpp"
 
 using namespace specula;
 using namespace specula_test;
 
 namespace {
-
-const Text kContext = {0, 1, 0};
-constexpr Token kRoot = 1;
-const Text kText = {0, 1, 0, kRoot};
-
-void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, DynamicTree& shape, std::int32_t limit = 1000) {
-  NoUniforms none;
-  tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
-}
 
 /// The pool, from the definition, by full sorts. `levels`: calls of the draft.
 std::vector<DraftToken> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
@@ -42,11 +32,6 @@ std::vector<DraftToken> pool(const RowOf& row_of, std::int32_t top_k, int levels
     frontier = likeliest(out, fresh, top_k);
   }
   return out;
-}
-std::vector<int> best(const std::vector<DraftToken>& draft_tokens, int most) {
-  std::vector<int> all(draft_tokens.size());
-  std::iota(all.begin(), all.end(), 0);
-  return likeliest(draft_tokens, all, most);
 }
 
 }  // namespace

@@ -18,14 +18,6 @@ using namespace specula_test;
 namespace {
 
 constexpr std::int32_t kVocab = 5;
-const Text kContext = {1, 4, 0};
-constexpr Token kRoot = 3;
-
-Text context_and_root() {
-  Text out = kContext;
-  out.push_back(kRoot);
-  return out;
-}
 
 /// Drafter i of a seed, and the last one without rows.
 RowOf row_of(std::uint64_t seed, std::uint64_t i) { return related_rows(kVocab, seed, 100 * seed + i, 0.7); }
@@ -55,7 +47,7 @@ TEST_CASE("counts of draft tokens by each drafter; if one has none, the next con
 
     SlowDrafter first{.row_of = row_of(i, 1)}, second{.draft_token_of = draft_token_of(i, silent)},
         third{.row_of = row_of(i, 2)};
-    SlowText want = slow_text(context_and_root());
+    SlowText want = slow_text(kText);
     want = first.propose(want, shape.counts[0]);
     want = second.propose(want, shape.counts[1]);
     want = third.propose(want, shape.counts[2]);
@@ -82,7 +74,7 @@ TEST_CASE("sampled: each draft token from the row of its drafter, whose distribu
     shape.propose(stack, ProposeContext{kContext, params, 6}, tree, rng);
     REQUIRE(tree.size() == 6);
     CHECK(tree.kind() == ProposalKind::sampled);
-    Text text = context_and_root();
+    Text text = kText;
     for (NodeId n = 1; n < 6; ++n) {
       if (n == 3) {
         CHECK(tree.token(n) == draft_token_of(1, 0)(text));

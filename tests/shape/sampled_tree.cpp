@@ -7,11 +7,10 @@
 
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <vector>
 
 #include "plain_distribution.hpp"
-#include "scripted_drafter.hpp"
+#include "proposed.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -20,18 +19,6 @@ namespace {
 
 using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
-
-const Text kContext = {0, 1, 0};
-constexpr Token kRoot = 1;
-const Text kText = {0, 1, 0, kRoot};
-
-template <class S>
-void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, const S& shape, std::uint64_t seed,
-             std::int32_t limit = 1000, const SamplingParams& params = {}) {
-  PhiloxRandom rng(seed);
-  tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
-}
 
 std::vector<NodeId> children(const TokenTree& tree, NodeId node) {
   std::vector<NodeId> out;
@@ -76,7 +63,7 @@ void check_widths() {
   CHECK(shape.nodes().most == 1 + 3 + 6 + 6 + 12);
   CHECK(shape.nodes().least == 4);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    propose(tree, drafter, shape, seed, 1000, {.temperature = 0.9f, .top_p = 0.95f});
+    propose_drawn(tree, drafter, shape, seed, {.temperature = 0.9f, .top_p = 0.95f});
     REQUIRE(tree.size() == 28);
     CHECK(tree.kind() == S::kind);
     CHECK(drafter.widths == std::vector<int>{1, 3, 6, 6});  // one call per level; the leaves are not run
@@ -99,7 +86,7 @@ void check_frequencies() {
   ProposalBuilder tree(3, 20, 20);
   std::map<Text, int> counts;
   for (std::uint64_t seed = 0; seed < n; ++seed) {
-    propose(tree, drafter, S{.widths = {2, 1}}, seed);
+    propose_drawn(tree, drafter, S{.widths = {2, 1}}, seed);
     REQUIRE(tree.size() == 5);
     REQUIRE(tree.parent(4) == 2);
     ++counts[{tree.token(1), tree.token(2), tree.token(4)}];
@@ -141,13 +128,13 @@ TEST_CASE("distinct siblings differ, independent ones may be alike") {
   ProposalBuilder tree(5, 60, 60);
   int alike = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    propose(tree, drafter, Distinct{.widths = {3, 3}}, seed);
+    propose_drawn(tree, drafter, Distinct{.widths = {3, 3}}, seed);
     for (NodeId n = 0; n < tree.size(); ++n) {
       std::vector<int> seen(5);
       for (const NodeId c : children(tree, n)) ++seen[static_cast<std::size_t>(tree.token(c))];
       for (const int count : seen) CHECK(count <= 1);
     }
-    propose(tree, drafter, Iid{.widths = {3}}, seed);
+    propose_drawn(tree, drafter, Iid{.widths = {3}}, seed);
     alike += tree.token(1) == tree.token(2);
   }
   CHECK(alike > 20);
@@ -160,7 +147,7 @@ TEST_CASE("with little room, all children of a node or none") {
   for (std::int32_t limit = 1; limit <= 25; ++limit) {
     ScriptedDrafter drafter(30, rows);
     const auto check = [&](auto shape) {
-      propose(tree, drafter, shape, 9, limit);
+      propose_drawn(tree, drafter, shape, 9, {}, limit);
       std::int32_t size = 1, level = 1;  // again, counting only
       for (const std::int32_t width : {3, 2, 2}) {
         const std::int32_t whole = std::min(level, (limit - size) / width);
@@ -187,7 +174,7 @@ TEST_CASE("temperature 0: one chosen child per node; top-k 1: as many as have ma
   ScriptedDrafter drafter(30, rows);
   ProposalBuilder tree(30, 40, 40);
   const auto check = [&](auto shape) {
-    propose(tree, drafter, shape, 1, 1000, {.temperature = 0});
+    propose_drawn(tree, drafter, shape, 1, {.temperature = 0});
     CHECK(tree.size() == 4);
     CHECK(tree.is_chain());
     CHECK(tree.kind() == ProposalKind::deterministic);
@@ -198,11 +185,11 @@ TEST_CASE("temperature 0: one chosen child per node; top-k 1: as many as have ma
   };
   check(Iid{.widths = {3, 2, 1}});
   check(Distinct{.widths = {3, 2, 1}});
-  propose(tree, drafter, Distinct{.widths = {3, 2, 1}}, 1, 1000, {.top_k = 1});
+  propose_drawn(tree, drafter, Distinct{.widths = {3, 2, 1}}, 1, {.top_k = 1});
   CHECK(tree.size() == 4);
-  propose(tree, drafter, Iid{.widths = {3, 2, 1}}, 1, 1000, {.top_k = 1});
+  propose_drawn(tree, drafter, Iid{.widths = {3, 2, 1}}, 1, {.top_k = 1});
   CHECK(tree.size() == 1 + 3 + 6 + 6);
-  propose(tree, drafter, Distinct{.widths = {3, 3}}, 1, 1000, {.top_k = 2});
+  propose_drawn(tree, drafter, Distinct{.widths = {3, 3}}, 1, {.top_k = 2});
   CHECK(tree.size() == 1 + 2 + 4);
 }
 
@@ -211,15 +198,15 @@ TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") 
   ProposalBuilder tree(30, 40, 40);
   const Distinct cut{.widths = {2, 0, 3}};
   CHECK(cut.nodes().most == 3);
-  propose(tree, drafter, cut, 1);
+  propose_drawn(tree, drafter, cut, 1);
   CHECK(tree.size() == 3);
   CHECK(drafter.widths.size() == 1);
   const Iid none{.widths = {}};
   CHECK(none.nodes().most == 1);
-  propose(tree, drafter, none, 1);
+  propose_drawn(tree, drafter, none, 1);
   CHECK(tree.size() == 1);
   CHECK(drafter.widths.size() == 1);  // no draft call, so no sync()
-  propose(tree, drafter, Distinct{.widths = {1, 1, 1}}, 1);
+  propose_drawn(tree, drafter, Distinct{.widths = {1, 1, 1}}, 1);
   CHECK(tree.is_chain());
   CHECK(tree.size() == 4);
   CHECK(tree.kind() == ProposalKind::sampled);

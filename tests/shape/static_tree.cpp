@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "plain_distribution.hpp"
-#include "scripted_drafter.hpp"
+#include "proposed.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -22,23 +22,6 @@ using namespace specula_test;
 namespace {
 
 using Drawn = StaticTree<ProposalKind::sampled_distinct>;
-
-const Text kContext = {0, 1, 0};
-constexpr Token kRoot = 1;
-const Text kText = {0, 1, 0, kRoot};
-
-void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, StaticTree<>& shape,
-             std::int32_t limit = 1000) {
-  NoUniforms none;
-  tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
-}
-void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Drawn& shape, std::uint64_t seed,
-             const SamplingParams& params = {}, std::int32_t limit = 1000) {
-  PhiloxRandom rng(seed);
-  tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
-}
 
 /// The draft tokens from the definition, in the form's order, without those that the rows lack.
 std::vector<DraftToken> draft_tokens_of(const RankedTree& form, const RowOf& row_of) {
@@ -56,11 +39,6 @@ std::vector<DraftToken> draft_tokens_of(const RankedTree& form, const RowOf& row
     out.push_back({row[rank].token, parent, row[rank].prob, reach * row[rank].prob});
   }
   return out;
-}
-std::vector<int> best(const std::vector<DraftToken>& draft_tokens, int most) {
-  std::vector<int> all(draft_tokens.size());
-  std::iota(all.begin(), all.end(), 0);
-  return likeliest(draft_tokens, all, most);
 }
 
 /// A form of up to 25 draft tokens with ranks below `vocab`; `gaps`: ranks may be left out.
@@ -147,7 +125,7 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain; if drawn, a sampl
     Chain<>{.length = 4}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none);
     same();
     Drawn drawn{.form = line};
-    propose(tree, drafter, drawn, i, {.temperature = 0.9f});
+    propose_drawn(tree, drafter, drawn, i, {.temperature = 0.9f});
     PhiloxRandom rng(i);
     chain.reset(kRoot, 3);
     Chain<Draw::sampled>{.length = 4}.propose(drafter, ProposeContext{kContext, {.temperature = 0.9f}, 6},
@@ -165,7 +143,7 @@ TEST_CASE("drawn: the form's children, without replacement, with recorded distri
     Drawn shape{.form = seed ? random_form(random, 30, false) : RankedTree::eagle()};
     CHECK_NOTHROW(shape.validate());
     ProposalBuilder tree(30, 40, 40);
-    propose(tree, drafter, shape, seed, params);
+    propose_drawn(tree, drafter, shape, seed, params);
     REQUIRE(tree.size() == shape.form.size());  // rows are flat enough for all draws
     CHECK((tree.kind() == ProposalKind::sampled_distinct || tree.is_chain()));
     CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.form.depth()));
@@ -197,7 +175,7 @@ TEST_CASE("drawn with little room: all children of a node or none, and none of l
     ScriptedDrafter drafter(30, rows);
     ProposalBuilder tree(30, 40, 40);
     Drawn shape;
-    propose(tree, drafter, shape, 9, {}, limit);
+    propose_drawn(tree, drafter, shape, 9, {}, limit);
     CAPTURE(limit);
     CHECK(tree.size() <= limit);
     std::int32_t want = 1;
@@ -228,7 +206,7 @@ TEST_CASE("drawn at temperature 0, only the likeliest path; fewer tokens than dr
   ScriptedDrafter drafter(30, rows);
   ProposalBuilder tree(30, 40, 40);
   Drawn shape;
-  propose(tree, drafter, shape, 1, {.temperature = 0});
+  propose_drawn(tree, drafter, shape, 1, {.temperature = 0});
   CHECK(tree.size() == 6);
   CHECK(tree.is_chain());
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -236,7 +214,7 @@ TEST_CASE("drawn at temperature 0, only the likeliest path; fewer tokens than dr
     const std::vector<float> row = rows(text_to(tree, n - 1));
     CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
   }
-  propose(tree, drafter, shape, 1, {.top_k = 2});  // of four children two, of three two
+  propose_drawn(tree, drafter, shape, 1, {.top_k = 2});  // of four children two, of three two
   std::vector<int> children(30);
   for (NodeId n = 1; n < tree.size(); ++n) ++children[static_cast<std::size_t>(tree.parent(n))];
   CHECK(children[0] == 2);

@@ -17,14 +17,6 @@ using namespace specula_test;
 namespace {
 
 constexpr std::int32_t kVocab = 5;
-const Text kContext = {1, 4, 0};
-constexpr Token kRoot = 3;
-
-Text context_and_root() {
-  Text out = kContext;
-  out.push_back(kRoot);
-  return out;
-}
 
 RowOf row_of(std::uint64_t seed, std::uint64_t i, double apart = 0.5) {
   return related_rows(kVocab, seed, 100 * seed + i, apart);
@@ -43,7 +35,7 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
   tree.reset(kRoot, 3);
   NoUniforms rng;
   shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
-  SlowText want = slow_text(context_and_root());
+  SlowText want = slow_text(kText);
   for (std::int32_t r = 0; r < reviews; ++r) want = slow_hand_up(slow, 0, want, length, lenience);
   CAPTURE(seed);
   REQUIRE(is_chain_of(tree, want, 4));
@@ -140,7 +132,7 @@ TEST_CASE(
     shape.propose(stack, ProposeContext{kContext, params, shape.nodes().most}, tree, rng);
     REQUIRE(tree.size() > 2);
     CHECK(tree.kind() == ProposalKind::sampled);
-    Text text = context_and_root();
+    Text text = kText;
     for (NodeId n = 1; n < tree.size(); ++n) {
       const std::vector<double> p = plain_distribution(row_of(3, 1)(text), params);
       for (Token x = 0; x < kVocab; ++x)
@@ -191,5 +183,5 @@ TEST_CASE("a drafter below without draft tokens: the reviewer drafts, a token pe
   NoUniforms rng;
   shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng);
   SlowDrafter alone{.row_of = row_of(1, 1)};
-  CHECK(is_chain_of(tree, alone.propose(slow_text(context_and_root()), 3), 4));
+  CHECK(is_chain_of(tree, alone.propose(slow_text(kText), 3), 4));
 }

@@ -17,6 +17,14 @@
 
 namespace specula_test {
 
+inline constexpr specula::SamplingParams kPlain{}, kWarm{.temperature = 0.8f, .top_k = 2},
+    kGreedy{.temperature = 0};
+
+/// A prompt of toy models with these many tokens.
+inline std::vector<Token> prompt_for(std::int32_t tokens) {
+  return {0, toy_token(tokens - 1, tokens), 0, tokens > 1 ? toy_token(1, tokens) : 0, 0};
+}
+
 inline std::vector<double> distribution_after(const ToyModel& model, const std::vector<Token>& text,
                                               const specula::SamplingParams& params) {
   std::vector<float> row(static_cast<std::size_t>(model.vocab_size()));

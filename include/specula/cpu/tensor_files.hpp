@@ -63,7 +63,7 @@ class TensorFiles {
 
   /// The weight tensor `name`. Throws std::runtime_error if it is missing, its shape differs from `shape`, or
   /// its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
-  const TensorInfo&(require)(std::string_view name, std::span<const std::int64_t> shape) const {
+  const TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
     const Safetensors& file = file_of(name);
     const TensorInfo& tensor = *file.find(name);
     if (tensor.dtype == Dtype::other)
@@ -75,7 +75,7 @@ class TensorFiles {
     return tensor;
   }
 
-  /// Calls take(r, row) per row of a tensor from require(), converted to float exactly; a row is as long as
+  /// Calls take(r, row) per row of a tensor from weight(), converted to float exactly; a row is as long as
   /// the last extent. Throws std::runtime_error for 8-bit weights out of range. Reads each byte once.
   template <class Take>
   void rows(const TensorInfo& tensor, Take take) {

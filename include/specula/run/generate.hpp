@@ -42,39 +42,36 @@ concept TextRun = requires(R& run, const R& c, Tokens prompt, C& rng, Tokens sto
 ///
 /// Throws std::invalid_argument, before anything changes, for limits out of range, and what start() and
 /// step() throw. Cost: theirs.
-template <class R, class C, class Sink>
-  requires TextRun<R, std::remove_reference_t<C>> Generated generate(R& run, Tokens prompt,
-                                                                     const Limits& limits, C&& rng,
-                                                                     Sink sink) {
-    static_assert(TokenSink<Sink>,
-                  "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
-    validate(limits, run.vocab_size());
-    run.start(prompt);
-    std::int32_t emitted = 0;
-    while (emitted < limits.max_new_tokens) {
-      if (run.room() < 1) return {emitted, FinishReason::context_full};
-      Tokens fresh = run.step(rng, limits.stop);
-      fresh = fresh.first(std::min(fresh.size(), static_cast<std::size_t>(limits.max_new_tokens - emitted)));
-      const auto stop =
-          std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
-      const bool stopped = stop != fresh.end();
-      if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-      const auto given = static_cast<std::int32_t>(fresh.size());
-      run.count_emitted(given);
-      bool goes_on = true;
-      {
-        [[maybe_unused]] const auto inside = run.enter_sink();
-        if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
-          sink(fresh);
-        else
-          goes_on = sink(fresh);
-      }
-      emitted += run.emitted();
-      if (run.emitted() < given) return {emitted, FinishReason::cancelled};
-      if (stopped) return {emitted, FinishReason::stop_token};
-      if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
+template <class C, TextRun<std::remove_reference_t<C>> R, class Sink>
+Generated generate(R& run, Tokens prompt, const Limits& limits, C&& rng, Sink sink) {
+  static_assert(TokenSink<Sink>,
+                "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
+  validate(limits, run.vocab_size());
+  run.start(prompt);
+  std::int32_t emitted = 0;
+  while (emitted < limits.max_new_tokens) {
+    if (run.room() < 1) return {emitted, FinishReason::context_full};
+    Tokens fresh = run.step(rng, limits.stop);
+    fresh = fresh.first(std::min(fresh.size(), static_cast<std::size_t>(limits.max_new_tokens - emitted)));
+    const auto stop = std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
+    const bool stopped = stop != fresh.end();
+    if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+    const auto given = static_cast<std::int32_t>(fresh.size());
+    run.count_emitted(given);
+    bool goes_on = true;
+    {
+      [[maybe_unused]] const auto inside = run.enter_sink();
+      if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
+        sink(fresh);
+      else
+        goes_on = sink(fresh);
     }
-    return {emitted, FinishReason::limit};
+    emitted += run.emitted();
+    if (run.emitted() < given) return {emitted, FinishReason::cancelled};
+    if (stopped) return {emitted, FinishReason::stop_token};
+    if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
   }
+  return {emitted, FinishReason::limit};
+}
 
 }  // namespace specula

@@ -3,8 +3,6 @@
 // inputs.
 #include <specula/cpu/detail/bf16_product.hpp>
 
-#include "specula/cpu/detail/bf16_product.hpp"
-
 #include <doctest/doctest.h>
 
 #include <bit>

@@ -2,8 +2,6 @@
 // Elementwise functions (exp, softmax, RMSNorm, SwiGLU, rotary): against double, and lane by lane.
 #include <specula/cpu/detail/elementwise.hpp>
 
-#include "specula/cpu/detail/elementwise.hpp"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -2,8 +2,6 @@
 // Panel products: against sums in double, and the same bits for any number of inputs and any block of rows.
 #include <specula/cpu/detail/panel_product.hpp>
 
-#include "specula/cpu/detail/panel_product.hpp"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -2,8 +2,6 @@
 // Largest proposals of cascades under a table of limits.
 #include <specula/shape/detail/cascade_bounds.hpp>
 
-#include "specula/shape/detail/cascade_bounds.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

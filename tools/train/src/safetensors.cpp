@@ -44,7 +44,7 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
       continue;
     auto value = parameter.value();
     const auto shape = value.sizes().vec();
-    const auto& tensor = (files.require)(parameter.key(), shape);
+    const auto& tensor = files.weight(parameter.key(), shape);
     values.clear();
     files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
       values.insert(values.end(), row.begin(), row.end());

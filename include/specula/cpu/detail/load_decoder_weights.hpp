@@ -146,7 +146,7 @@ struct FileWeights {
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
     const auto is_bf16 = [&](const TensorName& part) {
       const std::int64_t shape[] = {part.rows, cols};
-      const Dtype dtype = (files.require)(part.name, shape).dtype;
+      const Dtype dtype = files.weight(part.name, shape).dtype;
       return dtype == Dtype::bf16 || dtype == Dtype::i8;
     };
     return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
@@ -154,7 +154,7 @@ struct FileWeights {
 
   template <class Take>
   void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
-    const TensorInfo& tensor = (files.require)(name, std::span(shape.begin(), shape.size()));
+    const TensorInfo& tensor = files.weight(name, std::span(shape.begin(), shape.size()));
     read.insert(name);
     if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
     files.rows(tensor,

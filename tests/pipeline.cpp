@@ -1,5 +1,4 @@
-// make_pipeline(): pipelines by name.
-
+// pipeline.hpp: pipelines by name, of the tables that make_pipeline.hpp compiles in another file.
 #include <specula/pipeline.hpp>
 
 #include <doctest/doctest.h>

@@ -4,13 +4,12 @@
 
 #include <doctest/doctest.h>
 
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "conditioned_models.hpp"
-#include "random.hpp"
+#include "random_rounds.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -31,28 +30,10 @@ struct HeadKind {
   static std::string name() { return "FeatureHead"; }
 };
 
-List joined(const List& a, const List& b) {
-  List out = a;
-  out.insert(out.end(), b.begin(), b.end());
-  return out;
-}
-
 bool same(std::span<const float> row, const List& text, std::int32_t view_size, const auto& draft) {
   const std::vector<float> want = draft.row(text, view_size);
   return std::equal(want.begin(), want.end(), row.begin(), row.end());
 }
-
-/// The nodes of one speculation, kept apart.
-struct Grown {
-  List token;
-  std::vector<NodeId> parent;
-  List path(NodeId node) const {
-    List out;
-    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)])
-      out.push_back(token[static_cast<std::size_t>(node)]);
-    return {out.rbegin(), out.rend()};
-  }
-};
 
 /// Brings the target to the text, by commits or appends, with the same result.
 void follow(SeenModel& target, const List& text, Random& random) {
@@ -83,7 +64,7 @@ TEST_CASE_TEMPLATE(
     auto drafter = Kind::make(draft, target);
     Random random(seed);
     List context, draft_tokens;
-    Grown nodes;
+    DraftNodes nodes;
     // Sometimes a model's call throws; then it is repeated.
     const auto careful = [&](auto call) {
       if (random.bernoulli(0.1)) draft.throw_view = draft.view_calls + 1;
@@ -101,24 +82,7 @@ TEST_CASE_TEMPLATE(
       }
     };
     for (int round = 0; round < 50; ++round) {
-      // The text continues with some of the draft tokens, then a path of nodes, then random tokens.
-      if (random.bernoulli(0.06)) {
-        const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
-        drafter.truncate(n);
-        context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
-      } else if (random.bernoulli(0.8)) {
-        const auto keep =
-            random.bernoulli(0.6)
-                ? draft_tokens.size()
-                : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(draft_tokens.size()) + 1));
-        context.insert(context.end(), draft_tokens.begin(),
-                       draft_tokens.begin() + static_cast<std::ptrdiff_t>(keep));
-        if (keep == draft_tokens.size() && !nodes.token.empty()) {
-          const List path = nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
-          context.insert(context.end(), path.begin(), path.end());
-        }
-        for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
-      }
+      go_on(context, draft_tokens, nodes, drafter, random, kVocab, 0.06);
       follow(target, context, random);
       // Draft tokens of a round: first the last round's, then longer and different ones.
       for (int turn = 1 + random.below(3); turn > 0; --turn) {
@@ -132,16 +96,9 @@ TEST_CASE_TEMPLATE(
             REQUIRE(draft.model.cache() == joined(context, draft_tokens));
             nodes = {};
             for (int call = random.below(3); call > 0; --call) {
-              Grown more;
-              for (int i = 1 + random.below(2); i > 0; --i) {
-                const auto n = static_cast<std::int32_t>(nodes.token.size());
-                more.token.push_back(random.below(kVocab));
-                more.parent.push_back(n == 0 || random.bernoulli(0.1) ? kNoParent : random.below(n));
-              }
+              const DraftNodes more = nodes.grow(random, kVocab);
               if (random.bernoulli(0.1)) draft.model.throw_call = draft.model.calls + 1;
               const LogitsView rows = drafter.extend(more.token, more.parent);
-              nodes.token.insert(nodes.token.end(), more.token.begin(), more.token.end());
-              nodes.parent.insert(nodes.parent.end(), more.parent.begin(), more.parent.end());
               for (std::size_t i = 0; i < more.token.size(); ++i)
                 REQUIRE(
                     same(rows.row(static_cast<std::int32_t>(i)),

@@ -1,0 +1,103 @@
+// labels: light
+// The round as a shape sees it: stop tokens, the questions of a cost model, checks of a draft's rows and
+// failures.
+#include <specula/policy/propose_context.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <specula/proposal/proposal_builder.hpp>
+
+using namespace specula;
+
+namespace {
+
+/// Halves confidences, and lets nothing pay.
+struct Miser final : CostModel {
+  double accept_probability(double confidence) const override { return confidence / 2; }
+  bool call_pays(double, std::int32_t, std::int32_t, std::int32_t) override { return false; }
+  bool node_pays(double, double, std::int32_t) override { return false; }
+  std::int32_t best_count(std::span<const double>, std::int32_t) const override { return 0; }
+};
+
+/// A root with child 1 of confidence 1/2, and 2 below it of 1/4.
+ProposalBuilder chain() {
+  ProposalBuilder tree(5, 3, 0);
+  tree.reset(3, 0, 3);
+  tree.choose(0, 1, 0.5f), tree.choose(1, 3, 0.25f);
+  return tree;
+}
+
+struct Drafter0 {
+  std::int32_t rows, vocab;
+  std::int32_t capacity() const { return 4; }
+  LogitsView extend(Tokens, Nodes) { return {nullptr, rows, vocab, vocab}; }
+};
+
+}  // namespace
+
+TEST_CASE("without a cost model everything pays, and nothing is unlikely to be reached") {
+  const ProposeContext round{{}, {}, 3};
+  const ProposalBuilder tree = chain();
+  CHECK(round.accept_probability(0.3) == 0.3);
+  CHECK(round.reach(tree, 2) == 1);
+  CHECK(round.call_pays(0, 1, 1, 1));
+  CHECK(round.node_pays(0, 0, 1));
+}
+
+TEST_CASE("a cost model is asked, and a node is reached as likely as all on its path are accepted") {
+  Miser miser;
+  const ProposeContext round{{}, {}, 3, &miser};
+  const ProposalBuilder tree = chain();
+  CHECK(round.accept_probability(0.3) == 0.15);
+  CHECK(round.reach(tree, 0) == 1);
+  CHECK(round.reach(tree, 1) == 0.25);
+  CHECK(round.reach(tree, 2) == 0.25 * 0.125);
+  CHECK_FALSE(round.call_pays(1, 1, 1, 1));
+  CHECK_FALSE(round.node_pays(1, 1, 1));
+}
+
+TEST_CASE("a draft token may end the text, the root never does") {
+  const std::vector<Token> stop{3, 4};
+  ProposeContext round{{}, {}, 3};
+  const ProposalBuilder tree = chain();
+  CHECK_FALSE(round.ends_text(3));
+  round.stop = stop;
+  CHECK(round.ends_text(4));
+  CHECK_FALSE(round.ends_text(1));
+  CHECK_FALSE(round.ends_text(tree, 0));  // though its token is 3
+  CHECK_FALSE(round.ends_text(tree, 1));
+  CHECK(round.ends_text(tree, 2));
+}
+
+TEST_CASE("a drafter needs room for the context, the root, and a draft token") {
+  const std::vector<Token> context(2), longer(3);
+  CHECK(can_draft(Drafter0{}, ProposeContext{context, {}, 3}));
+  CHECK_FALSE(can_draft(Drafter0{}, ProposeContext{longer, {}, 3}));
+}
+
+TEST_CASE("rows are checked: one for each node, over the vocabulary, from as many parents as tokens") {
+  const ProposalBuilder tree = chain();
+  const std::vector<Token> tokens(2);
+  const std::vector<NodeId> parents(2);
+  Drafter0 right{2, 5}, few{1, 5}, narrow{2, 4};
+  CHECK(extend_checked(right, tree, tokens, parents).rows == 2);
+  CHECK_THROWS_AS(extend_checked(few, tree, tokens, parents), std::invalid_argument);
+  CHECK_THROWS_AS(extend_checked(narrow, tree, tokens, parents), std::invalid_argument);
+  CHECK_THROWS_AS(extend_checked(right, tree, tokens, Nodes(parents).first(1)), std::invalid_argument);
+  const std::vector<float> one(1);
+  CHECK_NOTHROW(expect_rows(PointMasses{tokens}, 2, tree));
+  CHECK_THROWS_WITH_AS(expect_rows(PointMasses{tokens, one}, 2, tree),
+                       "the draft gave 2 tokens and 1 confidences for 2 nodes", std::invalid_argument);
+}
+
+TEST_CASE("a draft may fail by an exception; misuse, and what is no exception, propagates") {
+  CHECK(detail::failure_of([] {}) == nullptr);
+  CHECK(detail::failure_of([] { throw std::runtime_error("out of memory"); }) != nullptr);
+  CHECK_THROWS_AS(static_cast<void>(detail::failure_of([] { throw std::invalid_argument("misuse"); })),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(detail::failure_of([] { throw 3; })), int);
+}
