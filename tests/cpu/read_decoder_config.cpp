@@ -111,30 +111,6 @@ TEST_CASE("linear and yarn scaling") {
   CHECK(scaling(yarn, R"(,"original_max_position_embeddings":512)").original_max_position == 512);
 }
 
-TEST_CASE("yarn keeps fast pairs and slows slow ones, in steps between whole pairs") {
-  const auto kept = [](const std::string& more) {
-    const DecoderConfig config = read(
-        R"(,"model_type":"llama","head_dim":128,"rope_theta":10000.0,"rope_scaling":{"rope_type":"yarn","factor":4.0,
-      "original_max_position_embeddings":4096)" +
-        more + "}");
-    std::vector<double> out;
-    for (std::int32_t pair = 0; pair < 64; ++pair)
-      out.push_back(detail::kept_frequency(config, pair, std::pow(10000, -pair / 64.0)));
-    return out;
-  };
-  // The pair that turns n times within 4096 tokens: 64 ln(4096 / (2 pi n)) / ln 10000; 20.9 for 32
-  // turns, 45.03 for one, rounded outwards.
-  const auto whole = kept("");
-  CHECK(whole[20] == 1);
-  CHECK(whole[21] == doctest::Approx(1 - 1.0 / 26));
-  CHECK(whole[45] == doctest::Approx(1.0 / 26));
-  CHECK(whole[46] == 0);
-  const auto exact = kept(R"(,"truncate":false)");
-  CHECK(exact[20] == 1);
-  CHECK(exact[21] == doctest::Approx(1 - (21 - 20.945) / (45.027 - 20.945)).epsilon(1e-4));
-  CHECK(exact[46] == 0);
-}
-
 TEST_CASE("Mistral, Qwen2 and Qwen3") {
   const std::string sizes = R"(,"num_key_value_heads":4,"max_position_embeddings":4096)";
   const DecoderConfig mistral =
