@@ -362,7 +362,7 @@ int run(int argc, char** argv) {
   if (!options.special)
     if (auto how = chosen_template(options.chat, options.style, tokenizer.chat_template(),
                                    "the target " + options.model))
-      chats.emplace(std::move(*how), tokenizer.chat_vocabulary(), options.chat.system);
+      chats = ChatSetting{std::move(*how), tokenizer.chat_vocabulary(), options.chat.system};
   const Style style = parse_style(options.style);
   if (chats) options.style = "chat";  // in the JSON
   const bool generates = !compares && options.passes == 0;
