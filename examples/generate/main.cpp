@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include <specula/cpu/read_model_config.hpp>
+
 #include "asked_prompt.hpp"
 #include "chat.hpp"
 #include "chat_options.hpp"
@@ -47,7 +49,8 @@ void add_options(CLI::App& app, Options& options) {
                  std::string("See below (default: ") + specula::kDefaultPipeline +
                      "; with --target or --draft, or without that "
                      "model, " +
-                     specula::kDefaultDraftPipeline + ")");
+                     specula::kDefaultDraftPipeline + "; with a target of another vocabulary " +
+                     specula::kDefaultCopyingPipeline + ")");
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt");
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
@@ -81,11 +84,16 @@ void add_options(CLI::App& app, Options& options) {
       specula::pipeline_help());
 }
 
+/// With the draft that comes with the sources where it is of the target's vocabulary.
 std::string default_pipeline(const ModelFolders& folders) {
   std::error_code ignored;
-  const bool ours = folders.target.empty() && folders.draft.empty() &&
-                    std::filesystem::exists(folders.root / specula::kDefaultDraft / "config.json", ignored);
-  return ours ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
+  const auto draft = folders.root / specula::kDefaultDraft;
+  const bool is_there = std::filesystem::exists(draft / "config.json", ignored);
+  if (folders.target.empty() || !folders.draft.empty())
+    return is_there && folders.draft.empty() ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
+  const bool fits = is_there && specula::cpu::read_model_config(draft).vocab_size ==
+                                    specula::cpu::read_model_config(folders.target).vocab_size;
+  return fits ? specula::kDefaultDraftPipeline : specula::kDefaultCopyingPipeline;
 }
 
 /// Two prompts per style.
@@ -246,10 +254,10 @@ int run(int argc, char** argv) {
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
+  folders.check();
   if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
   std::vector<specula::PipelineFactory> factories{specula::prepare_pipeline(options.pipeline)};
   if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
-  folders.check();
   const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());

@@ -54,7 +54,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
   auto* pipeline = app.add_option(
       "--pipeline", options.pipeline,
-      "See below (default: cost-aware:chain with the first draft, else cost-aware:chain:10@max-gram)");
+      std::string("See below (default: cost-aware:chain with the first draft, else ") +
+          specula::kDefaultCopyingPipeline + ")");
   app.add_option(
          "--compare", options.compare,
          "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")
@@ -140,7 +141,7 @@ std::vector<std::string> pipeline_names(const Options& options) {
   if (options.compare.empty()) {
     if (!options.json.empty()) throw UsageError("--json goes with --compare or --passes");
     if (!options.pipeline.empty()) return {options.pipeline};
-    if (options.drafts.empty()) return {"cost-aware:chain:10@max-gram"};
+    if (options.drafts.empty()) return {specula::kDefaultCopyingPipeline};
     return {"cost-aware:chain@" + named(options.drafts.front()).first};
   }
   if (!options.stops.empty()) throw UsageError("--stop does not go with --compare, which counts whole texts");
