@@ -47,6 +47,17 @@ need_packages() {
     die "apt-get could not install ${missing[*]}"
 }
 
+# pip_download DIRECTORY PACKAGE==VERSION SHA256 [OPTION...]: one file, which must have that hash. Few retries, so that a
+# machine without a network does not wait long.
+pip_download() {
+  local into=$1 package=$2 sha256=$3
+  shift 3
+  python3 -m pip --version >/dev/null 2>&1 || need_packages python3 python3-pip
+  printf '%s --hash=sha256:%s\n' "$package" "$sha256" >"$into/requirements"
+  python3 -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps --require-hashes \
+    "$@" -d "$into" -r "$into/requirements" </dev/null || die "pip cannot download $package"
+}
+
 # usage: prints the comment at the head of the running script.
 usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }
 

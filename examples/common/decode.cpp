@@ -14,7 +14,8 @@ namespace {
 void read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
   constexpr std::size_t kStep = 1024;  // whole pieces
   if (!settings.prefill) return;
-  const Tokens text = pipeline.text();  // a shorter prompt than what it shares with that would drop the rest
+  Tokens text;  // that is kept: a shorter prompt than what it shares with that would drop the rest
+  if (settings.keeps_prefix) text = pipeline.text();
   const auto shared = static_cast<std::size_t>(
       std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
   for (std::size_t done = (shared / kStep + 1) * kStep; done + 1 < prompt.size(); done += kStep) {

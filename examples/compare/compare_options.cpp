@@ -163,6 +163,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   add_decoding_json(out, c);
   out["threads"] = thread_count(c.threads);
   out["inputs"] = inputs_of(c.inputs) == specula::cpu::Inputs::bf16 ? "bf16" : "full";
+  out["weights"] = c.weights;
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);

@@ -1,5 +1,8 @@
 // specula-compare: pipelines side by side on the same prompts.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -127,6 +130,13 @@ std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vecto
   return groups;
 }
 
+/// Of this process so far, in MiB.
+double peak_memory() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_maxrss) / 1024;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Compares pipelines on the same prompts.", "specula-compare"};
   CompareOptions options;
@@ -170,6 +180,10 @@ int run(int argc, char** argv) {
     return 0;
   }
   ModelPack models(folders, sizes);
+  const auto start = std::chrono::steady_clock::now();
+  models.target();
+  const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+  const double loaded = peak_memory();
   Runner runner(models, options.common, tokenizer.ends());
 
   auto names = work.pipelines;
@@ -194,6 +208,11 @@ int run(int argc, char** argv) {
   if (test.tokens.size() < 20) std::cout << "; intervals of fewer than 20 prompts are too narrow";
   std::cout << '\n';
   auto settings = settings_json(options, work, test.tokens.size(), dev.left_out + test.left_out);
+  std::size_t prompt_tokens = 0;
+  for (const auto& prompt : test.tokens) prompt_tokens += prompt.size();
+  settings["prompt_tokens"] = prompt_tokens;
+  settings["load_seconds"] = loading.count();
+  settings["memory_mib"] = {{"target_loaded", loaded}, {"at_most", peak_memory()}};
   for (const auto& name : options.against) {
     if (test.tokens.size() < 2) throw UsageError("--against needs at least two prompts");
     const auto search =

@@ -24,7 +24,7 @@ namespace {
 using namespace specula::cpu;
 using namespace specula_test;
 
-const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/llama_cpp.md)";
+const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/models.md)";
 
 /// A file of the tiny model's keys, as `change` adds to them, and an embedding.
 struct File {

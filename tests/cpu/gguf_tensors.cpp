@@ -31,7 +31,7 @@ using namespace specula_test;
 using specula::NodeId;
 using specula::Token;
 
-const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/llama_cpp.md)";
+const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/models.md)";
 
 /// Bytes that are kept as long as what reads them.
 struct Loaded {

@@ -140,7 +140,7 @@ TEST_CASE("Mistral, Qwen2 and Qwen3") {
 }
 
 TEST_CASE("sliding windows are refused, unless they are as long as the context") {
-  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/llama_cpp.md)";
+  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)";
   const auto error = [](const std::string& type, const std::string& more) {
     return error_of(std::string("{") + kSizes +
                     R"(,"num_key_value_heads":8,"max_position_embeddings":4100,"model_type":")" + type +
@@ -240,7 +240,7 @@ TEST_CASE("exits") {
 }
 
 TEST_CASE("errors name unsupported and invalid values, and the way out") {
-  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/llama_cpp.md)",
+  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)",
                     types =
                         "expected one of llama, mistral, qwen2, qwen3, specula_glide, specula_feature_head";
   CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");

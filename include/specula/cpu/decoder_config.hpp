@@ -24,7 +24,7 @@ enum class RopeType {
 /// Scaling of the rotary frequencies for a longer context (transformers, modeling_rope_utils.py). A pair of
 /// features turns so many times within the original context.
 struct RopeScaling {
-  RopeType type = RopeType::none;
+  RopeType type = RopeType::none;       ///< which are scaled
   double factor = 1;                    ///< by which scaled frequencies are divided
   double original_max_position = 8192;  ///< llama3, yarn: context length before scaling, in tokens
   double low_turns = 1;         ///< scaled: pairs of fewer turns (llama3: low_freq_factor, yarn: beta_slow)
@@ -84,7 +84,7 @@ struct DecoderConfig : AttentionShape {
 namespace detail {
 
 /// The way out for a model that is not read, for messages.
-inline constexpr const char* kAsGguf = "run it as a GGUF file in specula-llama (docs/llama_cpp.md)";
+inline constexpr const char* kAsGguf = "run it as a GGUF file in specula-llama (docs/models.md)";
 
 /// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
 struct Requirements {

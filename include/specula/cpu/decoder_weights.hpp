@@ -25,8 +25,8 @@ struct AttentionWeights {
   PanelMatrix<Real> output;                 ///< (hidden, heads * head_dim)
   detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv); empty: none
   detail::AlignedVector<Real> output_bias;  ///< (hidden), padded with zeros; empty: none
-  /// (head_dim), padded with zeros, of each head's query and key; empty: these are not normed.
-  detail::AlignedVector<Real> query_norm, key_norm;
+  detail::AlignedVector<Real> query_norm;   ///< (head_dim), padded with zeros, of each head; empty: none
+  detail::AlignedVector<Real> key_norm;     ///< the same of keys
 };
 
 /// Weights of an attention block over the keys and values of a target.
