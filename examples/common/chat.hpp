@@ -29,15 +29,15 @@ struct ChatVocabulary {
 ChatVocabulary chat_vocabulary(const Tokenizer& tokenizer);
 
 /// One conversation. Its text is the template's, rendered anew for every question; its tokens are those of
-/// that text, in which control tokens are recognised, except that
-/// - a control token that a message spells is read as text: it is taken out of the message before it is
-/// rendered, put
-///   back afterwards, and encoded on its own, as text;
-/// - what the model answered keeps the tokens that it had, where the template leaves the answer as it was, so
-/// that a
-///   model which keeps its last text computes only what is new. A template that changes earlier answers (Qwen
-///   3 takes out what the model thought, Mistral's later ones move the system message) has these computed
-///   again.
+/// that text, in which control tokens are recognised, with two exceptions.
+///
+/// A control token that a message spells is read as text: it is taken out of the message before that is
+/// rendered, put back afterwards, and encoded on its own.
+///
+/// What the model answered keeps the tokens that it had, where the template leaves the answer as it was, so
+/// that a model which keeps its last text computes only what is new. A template that changes earlier answers
+/// (Qwen 3 takes out what the model thought, Mistral's later ones move the system message) has these computed
+/// again.
 class Chat {
  public:
   /// The template and the vocabulary must outlive it. `system` is the system message; empty: none.

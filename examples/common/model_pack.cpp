@@ -60,7 +60,7 @@ specula::Conditioning ModelFolders::conditioned_on(const std::string& name) cons
 void ModelFolders::check() const {
   if (!is_model(target_folder()))
     throw UsageError("no target: " + target_folder().string() + " is no GGUF file and has no config.json; " +
-                     list_models(root));
+                     list_models(root) + "; docs/models.md has the way from a model's name to its files");
 }
 
 specula::cpu::Inputs inputs_of(const std::string& word) {

@@ -140,11 +140,11 @@ Tokenizer read_any(const std::filesystem::path& path) {
     return read_sentencepiece(model);
   if (const auto json = path / "tokenizer.json"; std::filesystem::exists(json))
     return read_tokenizer_json(json);
-  std::string what = ": has neither tokenizer.model nor tokenizer.json";
-  if (std::filesystem::exists(path / "vocab.json"))
-    what +=
-        "; vocab.json and merges.txt are not read, save the tokenizer with transformers to get the latter";
-  throw std::runtime_error(path.string() + what);
+  const bool older = std::filesystem::exists(path / "vocab.json");
+  throw std::runtime_error(path.string() + ": has neither tokenizer.model nor tokenizer.json" +
+                           (older ? ", and vocab.json and merges.txt are not read: save the tokenizer with "
+                                    "transformers, which makes a tokenizer.json of them"
+                                  : "; put the one that the model was published with into it"));
 }
 
 /// The text with U+FFFD for what is no UTF-8.
@@ -227,7 +227,10 @@ void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::P
   if (out.end != kNoToken) out.ends.push_back(out.end);
   for (const NamedToken& named : files.stop_texts) out.ends.push_back(token_of(named));
   if (out.ends.empty())
-    throw std::runtime_error(source + ": neither it nor a file beside it names a token that ends a text");
+    throw std::runtime_error(source +
+                             ": neither it nor a file beside it names a token that ends a text: name "
+                             "it as eos_token in tokenizer_config.json, or in a GGUF file as "
+                             "tokenizer.ggml.eos_token_id");
   if (files.end) out.end = token_of(*files.end);
   if (out.end == kNoToken) out.end = out.ends.front();
   std::sort(out.ends.begin(), out.ends.end());

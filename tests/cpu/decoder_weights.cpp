@@ -240,7 +240,8 @@ TEST_CASE("errors name the fault of a directory") {
   write_file(directory.path / "config.json", "{");
   CHECK(error().starts_with("/config.json: offset 1: parse error at line 1, column 2: "));
   write_file(directory.path / "config.json", kConfig);
-  CHECK(error() == ": neither model.safetensors nor model.safetensors.index.json");
+  CHECK(error() ==
+        ": has neither model.safetensors nor model.safetensors.index.json; download the weights into it");
 
   auto all = tensors("F32");
   all.erase(all.begin() + 5);
@@ -272,10 +273,10 @@ TEST_CASE("errors name the fault of a directory") {
                              "model.layers.2.input_layernorm.weight", "lm_head.bias"}) {
     all = tensors("F32");
     all.push_back({unread, "F32", {6}, std::vector<float>(6)});
-    CHECK(error_with(all) == std::string("/model.safetensors: tensor '") + unread +
-                                 "': is no part of a model of 2 layers of this architecture; run it as a GGUF "
-                                 "file in specula-llama "
-                                 "(docs/llama_cpp.md)");
+    CHECK(error_with(all) ==
+          std::string("/model.safetensors: tensor '") + unread +
+              "': is no part of a model of 2 layers of this architecture; run it as a GGUF "
+              "file in specula-llama (docs/models.md)");
   }
   all = tensors("F32");  // old checkpoints have these
   all.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, {1}});

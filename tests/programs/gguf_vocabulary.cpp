@@ -159,7 +159,9 @@ TEST_CASE("what ends a text: the keys, and control tokens that libllama knows by
   GgufVocabulary none = from_pieces({"a"});
   none.end.reset();
   none.tokens[2] = "<end>";
-  CHECK(complaint(none) == "m.gguf: neither it nor a file beside it names a token that ends a text");
+  CHECK(complaint(none) ==
+        "m.gguf: neither it nor a file beside it names a token that ends a text: name it as eos_token in "
+        "tokenizer_config.json, or in a GGUF file as tokenizer.ggml.eos_token_id");
   CHECK(make_gguf_tokenizer(from_pieces({"a", ""}), "m.gguf").pieces()[8] == "[EMPTY_8]");
 }
 

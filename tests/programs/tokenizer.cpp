@@ -140,9 +140,12 @@ TEST_CASE("a folder or a file; errors name what is missing") {
   if (!fs::exists(file)) return specula_test::skip("no model pack");
   CHECK(Tokenizer(file.parent_path()).encode("def f") == Tokenizer(file).encode("def f"));
   const JsonFolder folder;
-  CHECK_THROWS_WITH_AS(Tokenizer(folder.path),
-                       (folder.path.string() + ": has neither tokenizer.model nor tokenizer.json").c_str(),
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(
+      Tokenizer(folder.path),
+      (folder.path.string() + ": has neither tokenizer.model nor tokenizer.json; put the one that the "
+                              "model was published with into it")
+          .c_str(),
+      std::runtime_error);
 }
 
 // The expected tokens are what Hugging Face's `tokenizers` 0.23.3 gives for the same files and texts.

@@ -23,7 +23,7 @@ struct AttentionWeights {
   detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros; empty: its input is not normed
   PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
   PanelMatrix<Real> output;                 ///< (hidden, heads * head_dim)
-  detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv); empty: none
+  detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv), padded with zeros; empty: none
   detail::AlignedVector<Real> output_bias;  ///< (hidden), padded with zeros; empty: none
   detail::AlignedVector<Real> query_norm;   ///< (head_dim), padded with zeros, of each head; empty: none
   detail::AlignedVector<Real> key_norm;     ///< the same of keys

@@ -49,11 +49,12 @@ class TensorFiles {
     } else if (std::filesystem::exists(index)) {
       read_index(directory, index);
     } else {
-      std::string what = ": neither model.safetensors nor model.safetensors.index.json";
+      std::string way_out = "; download the weights into it";
       for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
         if (std::filesystem::exists(directory / other))
-          what += std::string(", and ") + other + " is not read: save the model as safetensors";
-      throw std::runtime_error(source_ + what);
+          way_out = std::string(", and ") + other + " is not read: save the model as safetensors";
+      throw std::runtime_error(source_ + ": has neither model.safetensors nor model.safetensors.index.json" +
+                               way_out);
     }
   }
 

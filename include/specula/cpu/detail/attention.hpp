@@ -43,9 +43,12 @@ class Attention final : public Block<Real> {
     AttentionHeads<Real>& heads = memory_.heads;
     batch.norm(worker, weights_.norm);
     batch.product.multiply(worker.thread, weights_.qkv, batch.normed, heads.projected, 0, batch.count());
+    if (!weights_.qkv_bias.empty() || !weights_.query_norm.empty()) {
+      prepare(worker, batch);
+      batch.product.barrier();  // heads are read in whole panels, so beyond their ends
+    }
     const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
     for (std::int32_t head = first; head < last; ++head) {
-      prepare(worker, batch, head);
       store(worker, batch, head);
       heads.attend(worker, batch, memory_.cache, this->layer(), head, batch.tokens, batch.base, batch.end);
     }
@@ -55,30 +58,20 @@ class Attention final : public Block<Real> {
   }
 
  private:
-  /// Adds the biases of one KV head and its queries, and norms queries and key, where the model has these.
-  void prepare(const Worker& worker, const Batch<Real>& batch, std::int32_t kv_head) {
-    if (weights_.qkv_bias.empty() && weights_.query_norm.empty()) return;
+  /// Adds the biases, and norms queries and keys, of this thread's tokens.
+  void prepare(const Worker& worker, const Batch<Real>& batch) {
     const AttentionShape& shape = memory_.heads.shape();
-    const std::int32_t key = shape.heads + kv_head, group = shape.group();
-    for (std::int32_t i = 0; i < batch.count(); ++i) {
-      for (std::int32_t g = 0; g < group; ++g)
-        prepare(worker, batch, i, kv_head * group + g, weights_.query_norm);
-      prepare(worker, batch, i, key, weights_.key_norm);
-      prepare(worker, batch, i, key + shape.kv_heads, {});
-    }
-  }
-  /// `head`: among those that the matrix makes.
-  void prepare(const Worker& worker, const Batch<Real>& batch, std::int32_t token, std::int32_t head,
-               const AlignedVector<Real>& norm) {
-    const std::int32_t size = memory_.heads.shape().head_dim, first = head * size;
-    Real* const to = memory_.heads.projected.at(token) + first;
-    if (!weights_.qkv_bias.empty())
-      for (std::int32_t d = 0; d < size; ++d) to[d] += weights_.qkv_bias[static_cast<std::size_t>(first + d)];
-    if (norm.empty()) return;
+    const std::int32_t size = shape.head_dim, keys = shape.heads + shape.kv_heads;
     Real* const padded = memory_.head[static_cast<std::size_t>(worker.thread)].data();
-    std::copy_n(to, size, padded);
-    batch.norm(padded, norm, size);
-    std::copy_n(padded, size, to);
+    for (std::int32_t i = worker.first; i < worker.last; ++i) {
+      Real* const all = memory_.heads.projected.at(i);
+      for (std::size_t d = 0; d < weights_.qkv_bias.size(); ++d) all[d] += weights_.qkv_bias[d];
+      for (std::int32_t head = 0; head < keys && !weights_.query_norm.empty(); ++head) {
+        std::copy_n(all + head * size, size, padded);
+        batch.norm(padded, head < shape.heads ? weights_.query_norm : weights_.key_norm, size);
+        std::copy_n(padded, size, all + head * size);
+      }
+    }
   }
 
   /// The keys and values of one KV head.

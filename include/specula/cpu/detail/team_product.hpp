@@ -58,6 +58,9 @@ class TeamProduct {
     return {cut(thread), cut(thread + 1)};
   }
 
+  /// All threads wait for each other.
+  void barrier() { team_->barrier(); }
+
   /// out[i - first + to] = matrix * in[i], this thread's rows. All threads wait before, for the input, and
   /// after.
   void multiply(std::int32_t thread, const PanelMatrix<Real>& matrix, Activations<Real>& in,
