@@ -1,7 +1,6 @@
 #include "read_gguf_vocabulary.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -49,12 +48,6 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
 Tokenizer read_gguf_tokenizer(const std::filesystem::path& path) {
   const Gguf file = Gguf::open(path);
   return make_gguf_tokenizer(read_gguf_vocabulary(file), file.source());
-}
-
-bool begins_as_gguf(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  char begin[4] = {};
-  return in.read(begin, sizeof begin) && std::string_view(begin, sizeof begin) == "GGUF";
 }
 
 }  // namespace specula_examples

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
 #include <specula/cpu/gguf.hpp>
 
@@ -18,6 +20,10 @@ GgufVocabulary read_gguf_vocabulary(const specula::cpu::Gguf& file);
 Tokenizer read_gguf_tokenizer(const std::filesystem::path& file);
 
 /// Whether a file begins as GGUF files do; false if it cannot be read.
-bool begins_as_gguf(const std::filesystem::path& file);
+inline bool begins_as_gguf(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  char begin[4] = {};
+  return in.read(begin, sizeof begin) && std::string_view(begin, sizeof begin) == "GGUF";
+}
 
 }  // namespace specula_examples

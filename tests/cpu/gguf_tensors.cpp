@@ -94,7 +94,9 @@ TEST_CASE("the same bits as the folder that the file was made of") {
   const std::vector<std::pair<GgufId, const char*>> kinds{
       {GgufId::f32, "F32"},   {GgufId::f16, "F16"},   {GgufId::bf16, "BF16"}, {GgufId::q4_0, "BF16"},
       {GgufId::q4_1, "BF16"}, {GgufId::q5_0, "BF16"}, {GgufId::q5_1, "BF16"}, {GgufId::q8_0, "BF16"}};
-  for (const auto& [type, dtype] : kinds) {
+  for (const auto& kind : kinds) {
+    const auto type = kind.first;
+    const char* const dtype = kind.second;
     CAPTURE(dtype);
     CAPTURE(static_cast<int>(type));
     write_file(file, tiny_gguf(model, type).bytes());

@@ -120,7 +120,8 @@ TEST_CASE("byte-level vocabularies, with a chat template") {
   if (!TextPattern::has_regular_expressions()) return specula_test::skip("no Oniguruma");
   const std::vector<std::pair<const char*, const char*>> kinds{
       {"gpt2", "gpt-2"}, {"llama3", "llama-bpe"}, {"qwen2", "qwen2"}, {"smollm2", "smollm"}};
-  for (const auto& [kind, pre] : kinds) {
+  for (const auto& both : kinds) {
+    const std::string kind = both.first, pre = both.second;
     CAPTURE(kind);
     const TemporaryDirectory folder("convert_bytes");
     const auto file = folder.path / "model.gguf", back = folder.path / "back";
