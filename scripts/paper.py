@@ -137,7 +137,7 @@ SECTIONS = {
         variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"} if target == "target" else {}) for target in ("target", "medium")],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
-    "smollm2": [Run("smollm2", 15, COPIES, target="smollm2.gguf", prompts=("mt_bench", "spec_bench"), limit=10, by_category=True, categories=CHATS)] + [
+    "smollm2": [Run("smollm2", 12, COPIES, target="smollm2.gguf", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
         Run(f"smollm2_{weights}{kind}", 2, COPIES, target=f"smollm2{kind.replace('_', '.')}", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
             categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind in ("", "_gguf")],
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
