@@ -22,11 +22,11 @@ namespace specula::cpu::detail {
 template <class Real>
 class Batch {
  public:
-  /// `most_cols`: of the widest matrix.
-  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols)
+  /// See TeamProduct.
+  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes)
       : isa(options.isa),
         elementwise(isa),
-        product(options, most_cols),
+        product(options, most_cols, bytes),
         hidden(pass_columns(options), config.hidden_size),
         normed(pass_columns(options), config.hidden_size),
         added(pass_columns(options), config.hidden_size),
