@@ -23,7 +23,8 @@ template <class Real>
 class Batch {
  public:
   /// See TeamProduct.
-  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes)
+  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols,
+        std::size_t bytes = 0)
       : isa(options.isa),
         elementwise(isa),
         product(options, most_cols, bytes),
