@@ -52,10 +52,10 @@ void add_options(CLI::App& app, Options& options) {
                  "[NAME=]FILE: a draft and its name in pipelines, by default `small`. May be "
                  "given several times");
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
-  auto* pipeline = app.add_option(
-      "--pipeline", options.pipeline,
-      std::string("See below (default: cost-aware:chain with the first draft, else ") +
-          specula::kDefaultCopyingPipeline + ")");
+  auto* pipeline =
+      app.add_option("--pipeline", options.pipeline,
+                     std::string("See below (default: cost-aware:chain with the first draft, else ") +
+                         specula::kDefaultCopyingPipeline + ")");
   app.add_option(
          "--compare", options.compare,
          "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")

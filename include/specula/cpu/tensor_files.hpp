@@ -131,10 +131,11 @@ class TensorFiles {
     const auto at = where_.find(name);
     if (at != where_.end()) return at->second;
     if (gguf_) gguf_->fail(name, "is missing");
-    throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing" +
-                             (name == "lm_head.weight"
-                                  ? ": if the embedding is the LM head, set tie_word_embeddings in config.json"
-                                  : ""));
+    throw std::runtime_error(
+        source_ + ": tensor '" + std::string(name) + "' is missing" +
+        (name == "lm_head.weight"
+             ? ": if the embedding is the LM head, set tie_word_embeddings in config.json"
+             : ""));
   }
   void use(GgufTensors tensors) {
     for (const auto& [name, info] : tensors.infos()) where_.emplace(name, 0);
