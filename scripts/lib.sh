@@ -4,7 +4,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
 
 # The packages that most programs of this repository need.
-build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev nlohmann-json3-dev libcli11-dev)
+build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev libonig-dev libutf8proc-dev nlohmann-json3-dev
+  libcli11-dev)
 
 # What scripts/docs needs.
 docs_packages=(doxygen doxygen-awesome-css python3-sphinx python3-myst-parser furo)
@@ -44,6 +45,17 @@ need_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
     die "apt-get could not install ${missing[*]}"
+}
+
+# pip_download DIRECTORY PACKAGE==VERSION SHA256 [OPTION...]: one file, which must have that hash. Few retries, so that a
+# machine without a network does not wait long.
+pip_download() {
+  local into=$1 package=$2 sha256=$3
+  shift 3
+  python3 -m pip --version >/dev/null 2>&1 || need_packages python3 python3-pip
+  printf '%s --hash=sha256:%s\n' "$package" "$sha256" >"$into/requirements"
+  python3 -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps --require-hashes \
+    "$@" -d "$into" -r "$into/requirements" </dev/null || die "pip cannot download $package"
 }
 
 # usage: prints the comment at the head of the running script.

@@ -29,6 +29,7 @@ class Run:
     categories: str = ""
     target: str = "target"
     rows_of: str = ""     # take the rows of this run, its picks instead of its searches
+    options: tuple = ()   # of specula-compare, besides
     variants: dict = dataclasses.field(default_factory=dict)  # label -> pipeline with * for each model of build/variants
 
     def file(self, figures):
@@ -73,6 +74,9 @@ def asd_rows():
     }
 
 
+# A public model: its file as build/variants/smollm2.gguf, and the folder that specula-gguf makes of it as build/variants/smollm2.
+COPIES = {"copies, cost-aware": "cost-aware:chain:10@max-gram", "Max-Gram": "chain:4@max-gram"}
+CHATS = "writing,roleplay,reasoning,math,coding,extraction,stem,humanities,summarization"
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.
 MAIN = {
     "HASS, chain": "chain:{2..8}@hass",
@@ -133,6 +137,9 @@ SECTIONS = {
         variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"} if target == "target" else {}) for target in ("target", "medium")],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
+    "smollm2": [Run("smollm2", 12, COPIES, target="smollm2.gguf", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
+        Run(f"smollm2_{weights}{kind}", 2, COPIES, target=f"smollm2{kind.replace('_', '.')}", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
+            categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind in ("", "_gguf")],
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
                  optional=("HASS, EAGLE's static tree", "EAGLE, EAGLE's static tree"),
                  against=tuple(x for x in heads("chain:5") if x.startswith("EAGLE,")),

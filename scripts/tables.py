@@ -79,6 +79,30 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
+@named(TABLES, "smollm2: speedups")
+def smollm2(page):
+    """A public model by kind of request."""
+    shown = rows("paper_smollm2")
+    out = [[c["name"], *(f"{q['speedup']:.2f}x, {q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])]
+           for c in load("paper_smollm2")["categories"]]
+    out += [[f"**{what}**"] + [row[what] for row in shown] for what in ("speedup [95%]", "same text")]
+    return table(["speedup, MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + source("paper_smollm2", page)
+
+
+@named(TABLES, "smollm2: memory")
+def smollm2_memory(page):
+    """What a public model takes, as a file and as a folder, by how its weights are kept."""
+    out = []
+    for weights, words in (("bf16", "bfloat16"), ("full", "float")):
+        for kind, form in (("_gguf", "GGUF, Q4_1"), ("", "folder, bfloat16")):
+            data = load(f"paper_smollm2_{weights}{kind}")
+            p, size = data["pipelines"][0], data["memory_mib"]
+            first = p["new_tokens"] * (1 / p["tokens_per_second_with_prefill"] - 1 / p["tokens_per_second"]) / p["prompts"]
+            out.append([form, words, f"{data['load_seconds']:.1f} s", f"{size['at_most']:.0f} MiB",
+                        f"{first:.2f} s after {data['prompt_tokens'] / p['prompts']:.0f} tokens", f"{p['tokens_per_second']:.0f}"])
+    return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source("paper_smollm2_bf16", page)
+
+
 # Runs with a smaller target whose drafts are no longer in the repository: what each draft sees and was trained on.
 GLIDE_MEDIUM = {f"{kind}{width}": (sees, "target's") for width in ("64", "128", "128x2") for kind, sees in (("vanilla", "no"), ("glide", "yes"))}
 GLIDE_MEDIUM |= {"vanilla128-people": ("no", "people's"), "glide": ("yes", "people's")}

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "text_pattern.hpp"
+
 namespace specula_examples {
 namespace {
 
@@ -50,9 +52,29 @@ std::string_view without_trailing_white(std::string_view text) {
   return text;
 }
 
-bool before(const AddedToken& a, const AddedToken& b) {
-  if (a.text.front() != b.text.front()) return a.text.front() < b.text.front();
-  return a.text.size() > b.text.size();
+std::size_t size_of_character(unsigned char lead) {
+  return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+/// Whether the character belongs to words: letters, marks, digits, connectors, joiners.
+bool is_of_word(std::string_view character) {
+  static const TextPattern pattern =
+      TextPattern::regular_expression("[\\w\\x{200C}\\x{200D}]", "characters of words");
+  bool found = false;
+  pattern.for_each_match(character, [&](std::size_t, std::size_t) { found = true; });
+  return found;
+}
+
+bool begins_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  return is_of_word(text.substr(0, size_of_character(static_cast<unsigned char>(text.front()))));
+}
+
+bool ends_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  std::size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return is_of_word(text.substr(at));
 }
 
 }  // namespace
@@ -63,42 +85,56 @@ AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Toke
   out.normalized = entry.flag("normalized", !out.special);
   out.lstrip = entry.flag("lstrip");
   out.rstrip = entry.flag("rstrip");
-  if (entry.flag("single_word") && !out.special)
-    entry.fail("single_word", "true is not read for '" + out.text + "', expected false");
+  out.single_word = entry.flag("single_word");
+  if (out.single_word && !TextPattern::has_regular_expressions())
+    entry.fail("single_word", "true for '" + out.text +
+                                  "' needs Oniguruma, which these programs are built without: install it "
+                                  "(Debian: libonig-dev) and configure them again");
   return out;
 }
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::erase_if(tokens_, [](const AddedToken& added) { return added.special || added.text.empty(); });
-  std::stable_sort(tokens_.begin(), tokens_.end(), before);
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, bool special) : tokens_(std::move(tokens)) {
+  std::erase_if(tokens_,
+                [&](const AddedToken& added) { return (added.special && !special) || added.text.empty(); });
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [](const auto& a, const auto& b) { return a.text < b.text; });
 }
 
 const AddedToken* AddedTokens::at(std::string_view rest) const {
-  const auto first = std::partition_point(tokens_.begin(), tokens_.end(), [&](const AddedToken& added) {
-    return added.text.front() < rest.front();
-  });
-  for (auto added = first; added != tokens_.end() && added->text.front() == rest.front(); ++added)
-    if (rest.starts_with(added->text)) return &*added;
-  return nullptr;
+  const AddedToken* longest = nullptr;
+  auto first = tokens_.begin(), last = tokens_.end();  // that begin with the first `size` bytes of the rest
+  for (std::size_t size = 0; first != last; ++size) {
+    if (first->text.size() == size) longest = &*first;
+    if (size == rest.size()) break;
+    const auto byte = static_cast<unsigned char>(rest[size]);
+    const auto byte_of = [&](const AddedToken& added) {
+      return added.text.size() == size ? -1 : static_cast<int>(static_cast<unsigned char>(added.text[size]));
+    };
+    first = std::partition_point(first, last, [&](const auto& added) { return byte_of(added) < byte; });
+    last = std::partition_point(first, last, [&](const auto& added) { return byte_of(added) == byte; });
+  }
+  return longest;
 }
 
 void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& on_text,
                         const std::function<void(specula::Token)>& on_token) const {
-  for (std::size_t i = 0; i < text.size();) {
+  std::size_t from = 0;  // of the text that is not passed on yet
+  for (std::size_t i = 0; i < text.size() && !tokens_.empty();) {
     const AddedToken* const added = at(text.substr(i));
-    if (!added) {
-      ++i;
+    const std::size_t after = i + (added ? added->text.size() : 1);
+    if (!added ||
+        (added->single_word && (ends_with_word(text.substr(0, i)) || begins_with_word(text.substr(after))))) {
+      i = after;
       continue;
     }
-    std::string_view left = text.substr(0, i), right = text.substr(i + added->text.size());
+    std::string_view left = text.substr(from, i - from), right = text.substr(after);
     if (added->lstrip) left = without_trailing_white(left);
     if (added->rstrip) right = without_leading_white(right);
     if (!left.empty()) on_text(left);
     on_token(added->token);
-    text = right;
-    i = 0;
+    i = from = text.size() - right.size();
   }
-  if (!text.empty()) on_text(text);
+  if (from < text.size()) on_text(text.substr(from));
 }
 
 }  // namespace specula_examples

@@ -2,14 +2,21 @@
 # for them. Sets specula_examples_ready, and says once what is missing.
 find_package(CLI11 QUIET)
 find_package(nlohmann_json 3.7 QUIET)
-find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
-find_library(SENTENCEPIECE_LIBRARY sentencepiece)
+include(${CMAKE_CURRENT_LIST_DIR}/tokenizers.cmake)
 
 # A program of every pipeline takes long to compile: it is built where it is tested.
 function(specula_add_program name)
   add_executable(${name} ${ARGN})
   if(SPECULA_BUILD_TESTS AND NOT SPECULA_TEST_LONG)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
+# Lets a target expand all types of GGUF by ggml's own code, where libllama was found.
+function(specula_link_ggml target)
+  if(TARGET specula::llama_cpp)
+    target_compile_definitions(${target} PRIVATE SPECULA_HAS_GGML=1)
+    target_link_libraries(${target} PRIVATE llama)
   endif()
 endfunction()
 

@@ -14,7 +14,11 @@ namespace {
 void read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
   constexpr std::size_t kStep = 1024;  // whole pieces
   if (!settings.prefill) return;
-  for (std::size_t done = kStep; done + 1 < prompt.size(); done += kStep) {
+  Tokens text;  // that is kept: a shorter prompt than what it shares with that would drop the rest
+  if (settings.keeps_prefix) text = pipeline.text();
+  const auto shared = static_cast<std::size_t>(
+      std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
+  for (std::size_t done = (shared / kStep + 1) * kStep; done + 1 < prompt.size(); done += kStep) {
     pipeline.start(prompt.first(done + 1));
     settings.prefill(done, prompt.size());
   }
@@ -45,7 +49,8 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
   const specula::Limits limits{.max_new_tokens = std::max(0, settings.max_new_tokens), .stop = stop};
   Decoded out;
   out.tokens.reserve(static_cast<std::size_t>(limits.max_new_tokens));
-  pipeline.forget();  // or a prefix of an earlier text would make the prefill short
+  if (!settings.keeps_prefix)
+    pipeline.forget();  // or a prefix of an earlier text would make the prefill short
   bool is_read = false, ended = false;
   const auto show_as_read = [&] {
     if (settings.prefill && !std::exchange(is_read, true)) settings.prefill(prompt.size(), prompt.size());

@@ -26,6 +26,7 @@ struct DecodeSettings {
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
+  bool keeps_prefix = false;   // computes nothing anew that the pipeline's last text shares with the prompt
   /// What to do if the draft fails: go on plainly, or throw, since the figures would be plain decoding's.
   bool goes_on_plainly = false;
 };
@@ -69,9 +70,9 @@ struct Decoded {
 /// `fresh` are a round's emitted tokens, the first `draft_tokens` of them accepted draft tokens.
 using RoundSink = std::function<void(Tokens fresh, std::size_t draft_tokens)>;
 
-/// The pipeline's generate(), which keeps no prefix of an earlier text, so that times of prefill compare.
-/// Stop tokens that the models lack are left out. The time inside `sink` and `ends` is not counted. Throws
-/// std::runtime_error if the draft fails, unless `goes_on_plainly`.
+/// The pipeline's generate(), which keeps no prefix of an earlier text unless settings say so, so that times
+/// of prefill compare. Stop tokens that the models lack are left out. The time inside `sink` and `ends` is
+/// not counted. Throws std::runtime_error if the draft fails, unless `goes_on_plainly`.
 Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings,
                const RoundSink& sink = {});
 

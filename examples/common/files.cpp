@@ -40,11 +40,11 @@ fs::path beside(const fs::path& file) {
   return file.parent_path() / (file.filename().string() + ".unfinished-" + std::to_string(getpid()));
 }
 
-/// `text` in `file`, or what failed.
-const char* put(const fs::path& file, std::string_view text) {
+/// `text` and `more` in `file`, or what failed.
+const char* put(const fs::path& file, std::string_view text, std::string_view more) {
   std::ofstream out(file, std::ios::binary);
   if (!out) return "cannot be opened for writing";
-  return out << text << std::flush ? nullptr : "cannot be written";
+  return out << text << more << std::flush ? nullptr : "cannot be written";
 }
 
 fs::path without_links(const fs::path& file) {
@@ -53,16 +53,16 @@ fs::path without_links(const fs::path& file) {
   return failed ? file : real;
 }
 
-void write_beside(const fs::path& file, std::string_view text, bool keep) {
+void write_beside(const fs::path& file, std::string_view text, std::string_view more, bool keep) {
   const fs::path real = without_links(file), unfinished = beside(real);
   std::error_code failed;
-  const char* problem = put(unfinished, text);
+  const char* problem = put(unfinished, text, more);
   if (!problem && keep) {
     const auto old = fs::status(real, failed);
     if (!failed && fs::exists(old)) fs::permissions(unfinished, old.permissions(), failed);
     fs::rename(unfinished, real, failed);
     if (failed) {  // a file that is a mount point, or another user's in a sticky folder
-      if (put(real, text))
+      if (put(real, text, more))
         throw failure(file, "cannot be written; the contents are in " + unfinished.string());
       keep = false;
     }
@@ -84,19 +84,19 @@ std::string read_file(const fs::path& file) {
   return text;
 }
 
-void write_file(const fs::path& file, std::string_view text) {
+void write_file(const fs::path& file, std::string_view text, std::string_view more) {
   if (is_output(file)) {
-    if (!(std::cout << text << std::flush)) throw failure(file, "cannot be written");
+    if (!(std::cout << text << more << std::flush)) throw failure(file, "cannot be written");
     return;
   }
-  if (!is_special(file)) return write_beside(file, text, true);
-  if (const char* problem = put(file, text)) throw failure(file, problem);
+  if (!is_special(file)) return write_beside(file, text, more, true);
+  if (const char* problem = put(file, text, more)) throw failure(file, problem);
 }
 
 void check_writable(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) throw failure(file, "is a folder, must be a file");
-  if (!is_special(file) && !is_output(file)) write_beside(file, "", false);
+  if (!is_special(file) && !is_output(file)) write_beside(file, "", "", false);
 }
 
 void check_distinct(const char* option, const fs::path& output, const char* input_option,

@@ -10,12 +10,12 @@ namespace specula_examples {
 /// Throws std::runtime_error naming the file if it is a folder, cannot be read, or is a pointer of Git LFS.
 std::string read_file(const std::filesystem::path& file);
 
-/// Writes `text` to a new file in the same folder and renames it, so that a reader finds the old contents or
-/// the new ones, whatever interrupts the program. What is no regular file (a pipe), and a file that cannot be
-/// replaced (a mount point), is written directly; the file that the standard output goes to is written
-/// through std::cout. Throws std::runtime_error naming the file; the old one is then what it was, unless it
-/// was written directly.
-void write_file(const std::filesystem::path& file, std::string_view text);
+/// Writes `text`, and `more` after it, to a new file in the same folder and renames it, so that a reader
+/// finds the old contents or the new ones, whatever interrupts the program. What is no regular file (a pipe),
+/// and a file that cannot be replaced (a mount point), is written directly; the file that the standard output
+/// goes to is written through std::cout. Throws std::runtime_error naming the file; the old one is then what
+/// it was, unless it was written directly.
+void write_file(const std::filesystem::path& file, std::string_view text, std::string_view more = {});
 
 /// To be called before long work: throws std::runtime_error as write_file() would. Changes nothing.
 void check_writable(const std::filesystem::path& file);

@@ -5,8 +5,7 @@
 #include <limits>
 #include <set>
 
-#include <specula/cpu/json.hpp>
-#include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/read_model_config.hpp>
 
 #include "context.hpp"
 #include "memory.hpp"
@@ -15,20 +14,17 @@
 namespace specula_examples {
 namespace {
 
-specula::cpu::DecoderConfig read(const std::filesystem::path& folder) {
-  const auto file = folder / "config.json";
-  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
-}
-
 std::string tokens(std::int32_t count) { return std::to_string(count) + " tokens"; }
 
 }  // namespace
 
 ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts)
-    : target_(read(folders.target_folder())), target_name_(folders.target_folder().string()) {
+    : target_(specula::cpu::read_model_config(folders.target_folder())),
+      target_name_(folders.target_folder().string()) {
   for (const std::string& name : drafts)
     if (std::none_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; }))
-      drafts_.push_back({name, folders.draft_folder(name), read(folders.draft_folder(name))});
+      drafts_.push_back(
+          {name, folders.draft_folder(name), specula::cpu::read_model_config(folders.draft_folder(name))});
 }
 
 std::int32_t ModelConfigs::vocabulary(bool cut, const Tokenizer& tokenizer) const {
@@ -102,6 +98,7 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes =
       sizes_for(factories, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
+  sizes.stored = stored_of(options.weights);
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
   sizes.pieces = tokenizer.pieces();
   sizes.feature_layers = configs.feature_layers();

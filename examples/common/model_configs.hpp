@@ -1,4 +1,4 @@
-// What can be refused for what the models' config.json files say, before any weights are read.
+// What can be refused for what the models' configs say, before any weights are read.
 #pragma once
 
 #include <cstdint>

@@ -6,17 +6,20 @@
 #include <vector>
 
 #include <specula/cpu/decoder.hpp>
-#include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/read_model_config.hpp>
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"
+#include "ggml_expand.hpp"
 #include "vocabulary.hpp"
 
 namespace specula_examples {
 
 namespace {
 
-bool is_model(const std::filesystem::path& folder) { return std::filesystem::exists(folder / "config.json"); }
+bool is_model(const std::filesystem::path& path) {
+  return specula::cpu::is_gguf(path) || std::filesystem::exists(path / "config.json");
+}
 
 std::string list_models(const std::filesystem::path& root) {
   std::vector<std::string> names;
@@ -45,22 +48,19 @@ std::filesystem::path ModelFolders::target_folder() const {
 std::filesystem::path ModelFolders::draft_folder(const std::string& name) const {
   const auto folder = name == specula::kDefaultDraft && !draft.empty() ? draft : root / name;
   if (!is_model(folder))
-    throw UsageError("no model '" + name + "': " + folder.string() + " has no config.json; " +
-                     list_models(root));
+    throw UsageError("no model '" + name + "': " + folder.string() +
+                     " is no GGUF file and has no config.json; " + list_models(root));
   return folder;
 }
 
 specula::Conditioning ModelFolders::conditioned_on(const std::string& name) const {
-  const auto file = draft_folder(name) / "config.json";
-  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string()).conditioned_on;
+  return specula::cpu::read_model_config(draft_folder(name)).conditioned_on;
 }
 
 void ModelFolders::check() const {
-  if (std::filesystem::is_regular_file(target_folder()) && target_folder().extension() == ".gguf")
-    throw UsageError(target_folder().string() +
-                     " is a GGUF file, which specula-llama runs: see docs/llama_cpp.md");
   if (!is_model(target_folder()))
-    throw UsageError("no target: " + target_folder().string() + " has no config.json; " + list_models(root));
+    throw UsageError("no target: " + target_folder().string() + " is no GGUF file and has no config.json; " +
+                     list_models(root) + "; docs/models.md has the way from a model's name to its files");
 }
 
 specula::cpu::Inputs inputs_of(const std::string& word) {
@@ -71,6 +71,13 @@ specula::cpu::Inputs inputs_of(const std::string& word) {
   if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be full, bf16 or auto");
   if (!can_round) throw UsageError("--inputs bf16 needs a processor with AVX512_BF16; this one has none");
   return Inputs::bf16;
+}
+
+std::optional<specula::cpu::WeightType> stored_of(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  if (word == "full") return specula::cpu::WeightType::full;
+  if (word != "bf16") throw UsageError("--weights is '" + word + "', must be full, bf16 or auto");
+  return specula::cpu::WeightType::bf16;
 }
 
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
@@ -112,7 +119,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
     // A head on the target's features borrows its embedding and LM head.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
     auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
-        specula::cpu::load_decoder_weights<float>(folder, lender));
+        specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,
                                          .vocab_size = sizes_.vocab_size,

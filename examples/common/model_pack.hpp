@@ -18,7 +18,8 @@
 
 namespace specula_examples {
 
-/// Where models lie. `root`/target is the target and `root`/NAME the draft NAME, unless they are overridden.
+/// Where models lie: a Hugging Face folder each, or a GGUF file. `root`/target is the target and `root`/NAME
+/// the draft NAME, unless they are overridden.
 struct ModelFolders {
   std::filesystem::path root;
   std::filesystem::path target;  // empty: root/target
@@ -29,7 +30,7 @@ struct ModelFolders {
   std::filesystem::path draft_folder(const std::string& name) const;
   /// What that draft needs to see of the target. Throws as above, and for a config that cannot be read.
   specula::Conditioning conditioned_on(const std::string& name) const;
-  /// Throws UsageError if the target's folder has no config.json.
+  /// Throws UsageError if the target is no GGUF file, and its folder has no config.json.
   void check() const;
 };
 
@@ -41,15 +42,19 @@ struct ModelSizes {
   std::int32_t max_nodes = 1;  // largest proposal
   std::int32_t threads = 1;    // of the target and of heads on its features
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
-  bool measure_similarity = false;                // by the target
-  std::int32_t vocab_size = 0;                    // tokens that rows show; 0: all
-  std::vector<std::int32_t> feature_layers = {};  // of the target: see DecoderOptions
-  std::vector<std::string> pieces = {};           // the target's tokens; empty: unknown
+  std::optional<specula::cpu::WeightType> stored = {};  // of all models; empty: as their files have them
+  bool measure_similarity = false;                      // by the target
+  std::int32_t vocab_size = 0;                          // tokens that rows show; 0: all
+  std::vector<std::int32_t> feature_layers = {};        // of the target: see DecoderOptions
+  std::vector<std::string> pieces = {};                 // the target's tokens; empty: unknown
 };
 
 /// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on
 /// bf16 where the machine cannot.
 specula::cpu::Inputs inputs_of(const std::string& word);
+
+/// "full", "bf16", or "auto": as the files have them. Throws UsageError on another word.
+std::optional<specula::cpu::WeightType> stored_of(const std::string& word);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {

@@ -73,12 +73,18 @@ inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what
 inline void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--models", options.models,
                  "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
-  app.add_option("--target", options.target, "Folder of the target (default: MODELS/target)");
-  app.add_option("--draft", options.draft, "Folder of a model that takes the place of the default draft");
+  app.add_option("--target", options.target,
+                 "The target: its folder, or a GGUF file (default: MODELS/target)");
+  app.add_option("--draft", options.draft, "A model, likewise, that takes the place of the default draft");
   add_decoding_options(app, options);
   app.add_option("--inputs", options.inputs,
                  "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the "
                  "machine has it")
+      ->capture_default_str();
+  app.add_option(
+         "--weights", options.weights,
+         "How matrices are kept in memory: full (float), bf16 (half of it, and up to twice as fast), or "
+         "auto: as the files have them, those of GGUF's blocks in bf16")
       ->capture_default_str();
   app.add_flag("--cut-vocabulary", options.cut_vocabulary,
                "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "

@@ -40,8 +40,12 @@ Prompt from_json(const JsonFields& object) {
   if (object.find("question")) return {object.text("question"), Style::question, category};
   if (object.find("turns")) {
     const Json& turns = object.array("turns", "strings");
-    if (turns.empty() || !turns[0].is_string()) object.fail("turns", "expected strings, at least one", turns);
-    return {turns[0].get<std::string>(), Style::question, category};
+    if (turns.empty() ||
+        !std::all_of(turns.begin(), turns.end(), [](const Json& turn) { return turn.is_string(); }))
+      object.fail("turns", "expected strings, at least one", turns);
+    Prompt prompt{turns[0].get<std::string>(), Style::question, category};
+    for (std::size_t i = 1; i < turns.size(); ++i) prompt.later.push_back(turns[i].get<std::string>());
+    return prompt;
   }
   throw std::runtime_error(object.source() + ": has none of the fields prompt, question, turns");
 }
@@ -197,12 +201,6 @@ PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSize
                        " and --dev " + std::to_string(sizes.dev) + " leave no prompt to report on");
   }
   return split;
-}
-
-std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {
-  std::vector<std::string> texts;
-  for (const Prompt& prompt : split_prompts(files, {.limit = limit}).test) texts.push_back(prompt.put(style));
-  return texts;
 }
 
 }  // namespace specula_examples

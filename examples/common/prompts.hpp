@@ -17,18 +17,19 @@ enum class Style { automatic, question, code, raw };
 Style parse_style(std::string_view name);
 
 struct Prompt {
-  std::string text;              // as it stands in the file
-  Style kind = Style::raw;       // what `automatic` means for it
-  std::string category = {};     // the field `category`, else the file: folder/name without its ending
-  std::string put(Style) const;  // as the model gets it
+  std::string text;                     // as it stands in the file
+  Style kind = Style::raw;              // what `automatic` means for it
+  std::string category = {};            // the field `category`, else the file: folder/name without its ending
+  std::vector<std::string> later = {};  // further turns, which only chats ask
+  std::string put(Style) const;         // as the model gets it
 };
 
 /// Two kinds of files in UTF-8, with or without a byte order mark:
 /// - JSON Lines, where the first character that is not white space is `{`: every line is an object whose
 /// prompt is the
-///   field `prompt` (raw, as HumanEval's are), `question`, or the first of `turns` (both are questions; of
-///   MT-bench and Spec-Bench only the first turn is asked), in this order. `category`, if it is there, is
-///   text. Null counts as absent;
+///   field `prompt` (raw, as HumanEval's are), `question`, or the first of `turns` (both are questions; the
+///   further turns of MT-bench and Spec-Bench are asked in chats only), in this order. `category`, if it is
+///   there, is text. Null counts as absent;
 /// - plain text. If some line is `---`, prompts are what stands between such lines; otherwise, if blank lines
 /// stand
 ///   between lines of text, they separate prompts; otherwise every line is a prompt. All of them are raw.
@@ -56,8 +57,5 @@ struct PromptSplit {
 /// wherever else it stands. Throws UsageError naming a category that no file has, a file, or a category of
 /// it, that has no prompts left to report on, and as load_prompts().
 PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSizes& sizes);
-
-/// The prompts of several files, at most `limit` of each (0: all), as the model gets them.
-std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style);
 
 }  // namespace specula_examples

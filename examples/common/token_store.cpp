@@ -9,6 +9,7 @@
 #include <specula/cpu/json_fields.hpp>
 
 #include "files.hpp"
+#include "read_gguf_vocabulary.hpp"
 
 namespace specula_examples {
 namespace {
@@ -109,6 +110,10 @@ void copy_tokenizer(const fs::path& folder_or_file, const fs::path& directory) {
   if (fs::is_directory(from)) {
     from /= fs::exists(from / "tokenizer.model") ? "tokenizer.model" : "tokenizer.json";
   }
+  if (begins_as_gguf(from))
+    throw std::runtime_error(
+        from.string() +
+        ": is a GGUF file, which no tokenizer is copied from: specula-gguf makes a folder of it");
   if (!fs::is_regular_file(from)) throw std::runtime_error(from.string() + ": no such file");
   fs::create_directories(directory);
   const auto copy = [&](const fs::path& file, const char* name) {

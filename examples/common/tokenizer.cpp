@@ -6,13 +6,17 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "added_tokens.hpp"
 #include "files.hpp"
+#include "read_gguf_vocabulary.hpp"
 #include "text_stream.hpp"
 #include "token_files.hpp"
+#include "tokenizer_json.hpp"
+#include "utf8_gate.hpp"
 
 namespace specula_examples {
 namespace {
@@ -37,7 +41,8 @@ class SentencePieces {
     if (is_tiktoken(model))
       throw std::runtime_error(file.string() +
                                ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
-                               "SentencePiece model: specula-llama runs such models from GGUF files");
+                               "SentencePiece model: put the tokenizer.json of Hugging Face's files in its "
+                               "place, or run the model as a GGUF file in specula-llama");
     if (!processor_.LoadFromSerializedProto({model.data(), model.size()}).ok())
       throw std::runtime_error(file.string() + ": is no SentencePiece model");
     unknown_ = encode_part(kUnknown, true);
@@ -57,16 +62,19 @@ class SentencePieces {
     out.adds_begin = out.begin != kNoToken;
     if (processor_.eos_id() >= 0) out.end = processor_.eos_id();
     name_roles(files_, file.string(), out);
-    added_ = AddedTokens(std::move(files_.added));
+    added_ = AddedTokens(files_.added);
+    add_controls();
+    controls_ = AddedTokens(std::move(files_.added), true);
     return out;
   }
 
   /// As transformers' LlamaTokenizer: parts between added tokens are encoded one by one.
-  std::vector<Token> encode(std::string_view text) const {
-    if (added_.empty() && files_.spaces_text) return encode_part(text, true);
+  std::vector<Token> encode(std::string_view text, bool controls) const {
+    const AddedTokens& added = controls ? controls_ : added_;
+    if (added.empty() && files_.spaces_text) return encode_part(text, true);
     std::vector<Token> out;
     bool first = true;
-    added_.split(
+    added.split(
         text,
         [&](std::string_view part) {
           const auto tokens = encode_part(part, files_.spaces_each_part || (first && files_.spaces_text));
@@ -90,6 +98,15 @@ class SentencePieces {
     out.pieces[at] = out.bytes[at] = added.text;
   }
 
+  /// Control tokens of the model that no file names.
+  void add_controls() {
+    std::set<Token> named;
+    for (const AddedToken& added : files_.added) named.insert(added.token);
+    for (int token = 0; token < processor_.GetPieceSize(); ++token)
+      if (processor_.IsControl(token) && !named.contains(token))
+        files_.added.push_back({.token = token, .text = processor_.IdToPiece(token), .special = true});
+  }
+
   /// SentencePiece puts a space in front of each text, if its model says so. Without: as transformers does
   /// it, behind a text whose tokens are then taken off.
   std::vector<Token> encode_part(std::string_view text, bool spaced) const {
@@ -103,7 +120,7 @@ class SentencePieces {
 
   sentencepiece::SentencePieceProcessor processor_;
   TokenFiles files_;
-  AddedTokens added_;
+  AddedTokens added_, controls_;  // without and with control tokens
   std::vector<Token> unknown_;
 };
 
@@ -111,21 +128,30 @@ class SentencePieces {
 Tokenizer read_sentencepiece(const std::filesystem::path& file) {
   const auto pieces = std::make_shared<SentencePieces>(file);
   Tokenizer::Parts parts = pieces->parts(file);
-  parts.encode = [pieces](std::string_view text) { return pieces->encode(text); };
+  parts.encode = [pieces](std::string_view text, bool controls) { return pieces->encode(text, controls); };
   return Tokenizer(std::move(parts));
 }
 
 Tokenizer read_any(const std::filesystem::path& path) {
+  if (begins_as_gguf(path)) return read_gguf_tokenizer(path);
   if (!std::filesystem::is_directory(path))
     return path.extension() == ".json" ? read_tokenizer_json(path) : read_sentencepiece(path);
   if (const auto model = path / "tokenizer.model"; std::filesystem::exists(model))
     return read_sentencepiece(model);
   if (const auto json = path / "tokenizer.json"; std::filesystem::exists(json))
     return read_tokenizer_json(json);
-  std::string what = ": has neither tokenizer.model nor tokenizer.json";
-  if (std::filesystem::exists(path / "vocab.json"))
-    what += "; vocab.json and merges.txt, a byte-level vocabulary, are not read";
-  throw std::runtime_error(path.string() + what);
+  const bool older = std::filesystem::exists(path / "vocab.json");
+  throw std::runtime_error(path.string() + ": has neither tokenizer.model nor tokenizer.json" +
+                           (older ? ", and vocab.json and merges.txt are not read: save the tokenizer with "
+                                    "transformers, which makes a tokenizer.json of them"
+                                  : "; put the one that the model was published with into it"));
+}
+
+/// The text with U+FFFD for what is no UTF-8.
+std::string valid(std::string_view text) {
+  Utf8Gate gate;
+  std::string out = gate.push(text);
+  return out += gate.flush();
 }
 
 /// The byte that a piece like <0x0A> stands for, or -1.
@@ -160,9 +186,13 @@ Tokenizer::Tokenizer(const std::filesystem::path& folder_or_file) : Tokenizer(re
 Tokenizer::Tokenizer(Parts parts) : parts_(std::move(parts)) {}
 
 std::vector<Token> Tokenizer::encode(std::string_view text) const {
-  auto ids = parts_.encode(text);
+  auto ids = parts_.encode(valid(text), false);
   if (parts_.adds_begin) ids.insert(ids.begin(), parts_.begin);
   return ids;
+}
+
+std::vector<Token> Tokenizer::encode_chat(std::string_view rendered) const {
+  return parts_.encode(valid(rendered), true);
 }
 
 std::string Tokenizer::bytes(Token token) const {
@@ -177,7 +207,7 @@ std::string Tokenizer::decode(specula::Tokens tokens) const {
 }
 
 bool has_tokenizer(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / "tokenizer.model") ||
+  return begins_as_gguf(folder) || std::filesystem::exists(folder / "tokenizer.model") ||
          std::filesystem::exists(folder / "tokenizer.json");
 }
 
@@ -197,7 +227,10 @@ void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::P
   if (out.end != kNoToken) out.ends.push_back(out.end);
   for (const NamedToken& named : files.stop_texts) out.ends.push_back(token_of(named));
   if (out.ends.empty())
-    throw std::runtime_error(source + ": neither it nor a file beside it names a token that ends a text");
+    throw std::runtime_error(source +
+                             ": neither it nor a file beside it names a token that ends a text: name "
+                             "it as eos_token in tokenizer_config.json, or in a GGUF file as "
+                             "tokenizer.ggml.eos_token_id");
   if (files.end) out.end = token_of(*files.end);
   if (out.end == kNoToken) out.end = out.ends.front();
   std::sort(out.ends.begin(), out.ends.end());
@@ -205,8 +238,8 @@ void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::P
   for (const AddedToken& added : files.added)  // some files do not mark the ends of texts as special
     if (added.special || std::binary_search(out.ends.begin(), out.ends.end(), added.token))
       out.bytes[static_cast<std::size_t>(added.token)].clear();
-  for (const Token role : {out.begin, out.end})
-    if (role != kNoToken) out.bytes[static_cast<std::size_t>(role)].clear();
+  for (const Token role : {out.begin, out.end})  // config.json may name tokens that only the model has
+    if (role != kNoToken && role < std::ssize(out.bytes)) out.bytes[static_cast<std::size_t>(role)].clear();
 }
 
 }  // namespace specula_examples

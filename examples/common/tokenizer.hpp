@@ -16,8 +16,9 @@ namespace specula_examples {
 /// beside them; docs/measuring.md has the table of their keys.
 class Tokenizer {
  public:
-  /// The tokens of a text, without the one that begins it.
-  using Encode = std::function<std::vector<specula::Token>(std::string_view text)>;
+  /// The tokens of a text in UTF-8, without the one that begins it. `controls`: control tokens that the text
+  /// spells are those tokens, else text.
+  using Encode = std::function<std::vector<specula::Token>(std::string_view text, bool controls)>;
 
   struct Parts {
     std::vector<std::string> pieces;  // (vocab_size): each token as its file spells it
@@ -29,7 +30,7 @@ class Tokenizer {
   };
 
   /// From tokenizer.model of a model's folder, or where there is none its tokenizer.json; or from such a
-  /// file. Throws std::runtime_error naming the file if there is none or it cannot be read.
+  /// file, or a GGUF file. Throws std::runtime_error naming the file if there is none or it cannot be read.
   explicit Tokenizer(const std::filesystem::path& folder_or_file);
   explicit Tokenizer(Parts parts);
 
@@ -42,11 +43,18 @@ class Tokenizer {
   /// Whether encode() begins with begin().
   bool adds_begin() const { return parts_.adds_begin; }
 
-  /// <s>, unless the model's texts begin without, and the tokens of `text`.
+  /// <s>, unless the model's texts begin without, and the tokens of `text`. Control tokens that it spells are
+  /// text. Where it is no UTF-8 it is read as U+FFFD, as Python decodes bytes with errors="replace": one for
+  /// each longest beginning of a character, and one for each byte that begins none.
   std::vector<specula::Token> encode(std::string_view text) const;
 
-  /// The bytes that a token adds to a text that goes on: U+2581 as a space, <0x0A> as that byte, control
-  /// tokens and tokens outside the vocabulary as nothing. They need not be whole characters; see TextStream.
+  /// The tokens of what a chat template rendered: control tokens that the text spells are those tokens, and
+  /// none is put in front, since templates do that. Otherwise as encode().
+  std::vector<specula::Token> encode_chat(std::string_view rendered) const;
+
+  /// The bytes that a token adds to a text that goes on: those that a byte-level vocabulary spells, U+2581 as
+  /// a space, <0x0A> as that byte, control tokens and tokens outside the vocabulary as nothing. They need not
+  /// be whole characters; see TextStream.
   std::string bytes(specula::Token token) const;
 
   /// A whole continuation at once.
@@ -59,16 +67,10 @@ class Tokenizer {
   Parts parts_;
 };
 
-/// Hugging Face's tokenizer.json where it holds byte-pair encoding as Llama 1 and 2 have it: spaces written
-/// as U+2581, no other splitting. The same tokens as the `tokenizers` library gives, but control tokens in a
-/// text are spelled like any text. Throws std::runtime_error naming the file and what it holds that is not
-/// read, say a pre_tokenizer ByteLevel.
-Tokenizer read_tokenizer_json(const std::filesystem::path& file);
-
 /// What a piece adds to a text: U+2581 as spaces; <0x0A> as that byte if `spells_bytes`.
 std::string bytes_of_piece(std::string_view piece, bool spells_bytes);
 
-/// Whether there is a tokenizer in the folder.
+/// Whether there is a tokenizer in the folder, or the path is a GGUF file.
 bool has_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace specula_examples

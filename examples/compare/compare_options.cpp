@@ -67,6 +67,7 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "--leave-out-long", options.leave_out_long,
       "Leave out prompts that with the new tokens are more positions than the target was trained for");
   add_style_option(app, options.style);
+  add_chat_options(app, options.chat);
   app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -158,9 +159,11 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
                              {"skip", options.skip},   {"dev", work.dev},
                              {"limit", options.limit}, {"by_category", options.by_category},
                              {"left_out", left_out},   {"style", options.style}};
+  if (!options.chat.system.empty()) out["system"] = options.chat.system;
   add_decoding_json(out, c);
   out["threads"] = thread_count(c.threads);
   out["inputs"] = inputs_of(c.inputs) == specula::cpu::Inputs::bf16 ? "bf16" : "full";
+  out["weights"] = c.weights;
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);

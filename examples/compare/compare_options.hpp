@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "chat_options.hpp"
 #include "decoding_options.hpp"
 #include "given_costs.hpp"
 #include "search.hpp"
@@ -22,6 +23,7 @@ struct CompareOptions {
   std::string categories;
   bool by_category = false, leave_out_long = false;
   std::string style = "auto", json, html;
+  ChatOptions chat;
   std::int32_t repeat = 1;
   std::vector<std::string> searches, against, cost_sets;
   std::string search_for = "time";

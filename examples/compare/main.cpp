@@ -1,13 +1,17 @@
 // specula-compare: pipelines side by side on the same prompts.
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "asked_prompt.hpp"
 #include "bootstrap.hpp"
 #include "braces.hpp"
+#include "chat_options.hpp"
 #include "compare_options.hpp"
 #include "figures.hpp"
 #include "html_page.hpp"
@@ -32,10 +36,13 @@ struct PromptSet {
   std::vector<std::string> categories;
   std::size_t left_out = 0;
 
-  /// Removes prompts longer than `most`.
-  PromptSet(const std::vector<Prompt>& prompts, Style style, const Tokenizer& tokenizer, std::size_t most) {
+  /// Removes prompts longer than `most`. `chats`: as for asked_prompt().
+  PromptSet(const std::vector<Prompt>& prompts, const ChatSetting* chats, Style style,
+            const Tokenizer& tokenizer, std::size_t most) {
     for (const Prompt& prompt : prompts) {
-      auto own = tokenizer.encode(prompt.put(style));
+      auto own = asked_prompt(
+                     prompt, chats, style, [&](const auto& text) { return tokenizer.encode(text); }, 0, false)
+                     .tokens;
       if (own.size() > most) {
         ++left_out;
         continue;
@@ -122,6 +129,15 @@ std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vecto
   return groups;
 }
 
+/// Of this process so far, in MiB; 0 where the system does not say. (getrusage() also counts what ran before
+/// exec, such as a script.)
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kib = 0; word == "VmHWM:" && status >> kib) return kib / 1024;
+  return 0;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Compares pipelines on the same prompts.", "specula-compare"};
   CompareOptions options;
@@ -143,7 +159,10 @@ int run(int argc, char** argv) {
   const PromptSplit split = split_prompts(work.prompt_files, parts);
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
                                                   : std::numeric_limits<std::size_t>::max();
-  const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
+  const auto chats = chosen_chats(options.chat, options.style, folders.target_folder(), tokenizer);
+  const ChatSetting* const put = chats ? &*chats : nullptr;
+  if (chats) options.style = "chat";  // in the JSON
+  const PromptSet dev(split.dev, put, style, tokenizer, most), test(split.test, put, style, tokenizer, most);
   for (const auto& [option, output] :
        {std::pair("--json", options.json), std::pair("--html", options.html)}) {
     if (output.empty()) continue;
@@ -162,6 +181,10 @@ int run(int argc, char** argv) {
     return 0;
   }
   ModelPack models(folders, sizes);
+  const auto start = std::chrono::steady_clock::now();
+  models.target();
+  const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+  const double loaded = peak_memory();
   Runner runner(models, options.common, tokenizer.ends());
 
   auto names = work.pipelines;
@@ -186,6 +209,11 @@ int run(int argc, char** argv) {
   if (test.tokens.size() < 20) std::cout << "; intervals of fewer than 20 prompts are too narrow";
   std::cout << '\n';
   auto settings = settings_json(options, work, test.tokens.size(), dev.left_out + test.left_out);
+  std::size_t prompt_tokens = 0;
+  for (const auto& prompt : test.tokens) prompt_tokens += prompt.size();
+  settings["prompt_tokens"] = prompt_tokens;
+  settings["load_seconds"] = loading.count();
+  settings["memory_mib"] = {{"target_loaded", loaded}, {"at_most", peak_memory()}};
   for (const auto& name : options.against) {
     if (test.tokens.size() < 2) throw UsageError("--against needs at least two prompts");
     const auto search =

@@ -11,6 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include <specula/cpu/read_model_config.hpp>
+
+#include "asked_prompt.hpp"
+#include "chat.hpp"
+#include "chat_options.hpp"
+#include "conversation.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
 #include "model_pack.hpp"
@@ -29,6 +35,7 @@ using namespace specula_examples;
 
 struct Options {
   CommonOptions common;
+  ChatOptions chat;
   std::string pipeline;  // empty: default_pipeline()
   std::string prompt, prompts, style = "auto", color = "auto", trace, json;
   std::vector<std::string> stops;
@@ -42,7 +49,8 @@ void add_options(CLI::App& app, Options& options) {
                  std::string("See below (default: ") + specula::kDefaultPipeline +
                      "; with --target or --draft, or without that "
                      "model, " +
-                     specula::kDefaultDraftPipeline + ")");
+                     specula::kDefaultDraftPipeline + "; with a target of another vocabulary " +
+                     specula::kDefaultCopyingPipeline + ")");
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt");
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
@@ -50,6 +58,7 @@ void add_options(CLI::App& app, Options& options) {
   add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
+  add_chat_options(app, options.chat);
   app.add_flag(
       "--race", options.race,
       "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
@@ -68,15 +77,23 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--color", options.color, "Accepted draft tokens in green: auto, always or never")
       ->capture_default_str();
   add_common_options(app, options.common);
-  app.footer("Without --prompt and --prompts, the prompt is read from the standard input.\n\nPipelines:\n" +
-             specula::pipeline_help());
+  app.footer(
+      "Without --prompt and --prompts, the prompt is read from the standard input; on a terminal and with a "
+      "chat "
+      "template, that is a conversation.\n\nPipelines:\n" +
+      specula::pipeline_help());
 }
 
+/// With the draft that comes with the sources where it is of the target's vocabulary.
 std::string default_pipeline(const ModelFolders& folders) {
   std::error_code ignored;
-  const bool ours = folders.target.empty() && folders.draft.empty() &&
-                    std::filesystem::exists(folders.root / specula::kDefaultDraft / "config.json", ignored);
-  return ours ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
+  const auto draft = folders.root / specula::kDefaultDraft;
+  const bool is_there = std::filesystem::exists(draft / "config.json", ignored);
+  if (folders.target.empty() || !folders.draft.empty())
+    return is_there && folders.draft.empty() ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
+  const bool fits = is_there && specula::cpu::read_model_config(draft).vocab_size ==
+                                    specula::cpu::read_model_config(folders.target).vocab_size;
+  return fits ? specula::kDefaultDraftPipeline : specula::kDefaultCopyingPipeline;
 }
 
 /// Two prompts per style.
@@ -132,42 +149,79 @@ nlohmann::ordered_json to_json(const std::string& prompt, const std::string& tex
           {"decode_seconds", run.decode_seconds}};
 }
 
-/// Returns an entry per prompt, for --json.
-nlohmann::ordered_json generate(const Racer& racer, std::span<const RacePrompt> prompts,
-                                const DecodeSettings& settings, const std::vector<std::string>& stops,
-                                const Tokenizer& tokenizer, const Paint& paint) {
+/// How the answers of a program are decoded and shown.
+struct Show {
+  const Racer& racer;
+  const DecodeSettings& settings;
+  const std::vector<std::string>& stops;
+  const Tokenizer& tokenizer;
+  const Paint& paint;
+};
+
+/// Decodes what follows a prompt, which is the `number`th; prints `echo`, then the text as it comes.
+std::pair<Decoded, std::string> show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
+                                          bool keeps_prefix, const std::string& echo) {
+  DecodeSettings own = show.settings;
+  own.sequence = static_cast<std::uint32_t>(number);
+  own.keeps_prefix = keeps_prefix;
+  own.goes_on_plainly = true;
+  if (!own.prefill) {
+    std::cout << show.paint.dim(echo) << std::flush;
+  } else {  // the bar has its own line, so the prompt comes after it
+    own.prefill = [&](std::size_t done, std::size_t total) {
+      show.settings.prefill(done, total);
+      if (done == total) std::cout << show.paint.dim(echo) << std::flush;
+    };
+  }
+  TokenPrinter printer(show.tokenizer, show.stops, show.paint, std::cout);
+  Decoded run = decode_printed(show.racer, prompt, number, own, printer);
+  const std::string& name = show.racer.name;
+  if (!run.draft_error.empty())
+    std::cerr << name << ": the draft failed, the rest is decoded plainly: " << run.draft_error << '\n';
+  const auto tokens = static_cast<double>(run.tokens.size());
+  std::cerr << show.paint.dim(name + ": " + std::to_string(run.tokens.size()) + " tokens, " +
+                              std::to_string(run.stats.target.calls) + " calls of the target, " +
+                              fixed(run.decode_seconds > 0 ? tokens / run.decode_seconds : 0.0, 1) +
+                              " tokens/s (" +
+                              fixed(tokens / std::max(1e-9, run.decode_seconds + run.prefill_seconds), 1) +
+                              " with the prompt)")
+            << '\n';
+  return {std::move(run), printer.text()};
+}
+
+/// Without the token that ended it.
+Tokens answer_of(const Decoded& run) {
+  const Tokens all(run.tokens);
+  return run.ending == specula::FinishReason::stop_token ? all.first(all.size() - 1) : all;
+}
+
+/// Returns an entry per answer, for --json.
+nlohmann::ordered_json generate(const Show& show, std::span<AskedPrompt> prompts) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     if (prompts.size() > 1)
-      std::cout << (p ? "\n" : "") << paint.bold(std::string("=== prompt ").append(std::to_string(p + 1)))
-                << '\n';
-    DecodeSettings own = settings;
-    own.sequence = static_cast<std::uint32_t>(p);
-    if (!settings.prefill) {
-      std::cout << paint.dim(prompts[p].text) << std::flush;
-    } else {  // the bar has its own line, so the prompt comes after it
-      own.prefill = [&](std::size_t done, std::size_t total) {
-        settings.prefill(done, total);
-        if (done == total) std::cout << paint.dim(prompts[p].text) << std::flush;
-      };
+      std::cout << (p ? "\n" : "")
+                << show.paint.bold(std::string("=== prompt ").append(std::to_string(p + 1))) << '\n';
+    AskedPrompt& asked = prompts[p];
+    for (bool first = true, more = true; more; first = false) {
+      const auto [run, text] = show_text(show, {asked.text, asked.tokens}, all.size(), !first, asked.shown());
+      all.push_back(to_json(asked.text, text, run));
+      more = asked.next(answer_of(run), text);
     }
-    TokenPrinter printer(tokenizer, stops, paint, std::cout);
-    own.goes_on_plainly = true;
-    const Decoded run = decode_printed(racer, prompts[p], p, own, printer);
-    if (!run.draft_error.empty())
-      std::cerr << racer.name << ": the draft failed, the rest is decoded plainly: " << run.draft_error
-                << '\n';
-    all.push_back(to_json(prompts[p].text, printer.text(), run));
-    const auto tokens = static_cast<double>(run.tokens.size());
-    std::cerr << paint.dim(racer.name + ": " + std::to_string(run.tokens.size()) + " tokens, " +
-                           std::to_string(run.stats.target.calls) + " calls of the target, " +
-                           fixed(run.decode_seconds > 0 ? tokens / run.decode_seconds : 0.0, 1) +
-                           " tokens/s (" +
-                           fixed(tokens / std::max(1e-9, run.decode_seconds + run.prefill_seconds), 1) +
-                           " with the prompt)")
-              << '\n';
   }
   return all;
+}
+
+/// A conversation on the terminal, of at most `room` tokens up to an answer.
+void talk(const Show& show, Chat chat, std::size_t room) {
+  std::size_t turn = 0;
+  converse(chat, std::cin, std::cerr, [&](const std::vector<Token>& tokens) -> std::optional<ChatAnswer> {
+    if (tokens.size() > room) return {};
+    const bool first = turn == 0;
+    const auto [run, text] = show_text(show, {"", tokens}, turn++, !first, "");
+    const Tokens answer = answer_of(run);
+    return ChatAnswer{{answer.begin(), answer.end()}, text};
+  });
 }
 
 nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_json prompts) {
@@ -200,33 +254,42 @@ int run(int argc, char** argv) {
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
+  folders.check();
   if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
   std::vector<specula::PipelineFactory> factories{specula::prepare_pipeline(options.pipeline)};
   if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
-  folders.check();
   const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
-  std::vector<std::string> texts;
-  std::vector<std::vector<Token>> tokens;
-  for (const Prompt& prompt : read_prompts(options)) {
-    texts.push_back(prompt.put(style));
-    tokens.push_back(tokenizer.encode(texts.back()));
-  }
+  const auto chats = chosen_chats(options.chat, options.style, folders.target_folder(), tokenizer);
+  const bool talks =
+      chats && !options.has_prompt && options.prompts.empty() && !options.race && isatty(STDIN_FILENO);
+  if (talks && !(options.json.empty() && options.trace.empty()))
+    throw UsageError("--json and --trace go with a prompt, not with a conversation");
+  std::vector<AskedPrompt> asked;
+  if (!talks)
+    for (Prompt& prompt : read_prompts(options))
+      asked.push_back(asked_prompt(
+          std::move(prompt), chats ? &*chats : nullptr, style,
+          [&](const std::string& text) { return tokenizer.encode(text); }, options.common.max_new_tokens,
+          !options.race));
+  std::vector<std::vector<Token>> tokens;  // as many as may precede an answer
+  for (const AskedPrompt& prompt : asked) tokens.emplace_back(prompt.longest);
+  if (talks)
+    tokens.emplace_back(std::min(configs.longest_prompt(options.common.max_new_tokens), kTalkTokens));
   if (!options.json.empty()) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   ModelPack models(folders, checked_sizes(configs, factories, tokens, tokenizer, options.common));
-  std::vector<RacePrompt> prompts;
-  for (std::size_t p = 0; p < texts.size(); ++p)
-    prompts.push_back({std::move(texts[p]), std::move(tokens[p])});
   const auto pipeline = factories[0].build(models, options.common.sampling);
   Racer speculating{options.pipeline, pipeline.get(), factories[0].lossy,
                     options.common.sampling.temperature > 0};
   std::optional<Trace> trace;
   if (!options.trace.empty()) {
-    trace.emplace(options.trace, prompts.size(), [&](Token token) {
+    std::size_t answers = 0;
+    for (const AskedPrompt& prompt : asked) answers += 1 + prompt.later.size();
+    trace.emplace(options.trace, answers, [&](Token token) {
       return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
     });
     speculating.watch = [&](std::size_t prompt, std::size_t emitted) {
@@ -236,10 +299,15 @@ int run(int argc, char** argv) {
   DecodeSettings settings{
       .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.ends(), .seed = options.common.seed};
   if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
-  if (!options.race) {
-    auto json = generate(speculating, prompts, settings, options.stops, tokenizer, paint);
+  const Show show{speculating, settings, options.stops, tokenizer, paint};
+  if (talks) {
+    talk(show, chats->start(), tokens.front().size());
+  } else if (!options.race) {
+    auto json = generate(show, asked);
     if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
   } else {
+    std::vector<RacePrompt> prompts;
+    for (AskedPrompt& prompt : asked) prompts.push_back({prompt.text, std::move(prompt.tokens)});
     const auto plain = factories[1].build(models, options.common.sampling);
     race({"autoregressive", plain.get()}, speculating, prompts, settings, options.stops, tokenizer, paint,
          size_for_panes(STDOUT_FILENO), options.runs, std::cout, std::cerr);

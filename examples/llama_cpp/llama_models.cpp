@@ -38,6 +38,41 @@ std::vector<std::string> GgufTokenizer::pieces() const {
   return out;
 }
 
+ChatVocabulary GgufTokenizer::chat_vocabulary() const {
+  ChatVocabulary out;
+  out.encode = [vocab = vocab_](std::string_view text, bool controls) {
+    std::vector<specula::Token> tokens(text.size() + 8);
+    const auto encoded = [&] {
+      return llama_tokenize(vocab, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
+                            static_cast<std::int32_t>(tokens.size()), false, controls);
+    };
+    std::int32_t size = encoded();
+    if (size < 0) {
+      tokens.resize(static_cast<std::size_t>(-size));
+      size = encoded();
+    }
+    tokens.resize(static_cast<std::size_t>(std::max(size, 0)));
+    return tokens;
+  };
+  out.bytes = [this](specula::Token token) { return bytes(token); };
+  for (specula::Token token = 0; token < llama_vocab_n_tokens(vocab_); ++token)
+    if (llama_vocab_is_control(vocab_, token) || llama_vocab_is_eog(vocab_, token))
+      out.controls.emplace_back(token, llama_vocab_get_text(vocab_, token));
+  return out;
+}
+
+std::optional<ChatTemplateText> GgufTokenizer::chat_template() const {
+  const char* const source = llama_model_chat_template(model_.get(), nullptr);
+  if (!source) return {};
+  const auto text = [&](llama_token token) {
+    return token == LLAMA_TOKEN_NULL ? std::string() : std::string(llama_vocab_get_text(vocab_, token));
+  };
+  return ChatTemplateText{.source = source,
+                          .begin = text(llama_vocab_bos(vocab_)),
+                          .end = text(llama_vocab_eos(vocab_)),
+                          .where = "the target's key 'tokenizer.chat_template'"};
+}
+
 const std::filesystem::path& GgufFiles::draft(const std::string& name) const {
   const auto found = drafts.find(name);
   if (found != drafts.end()) return found->second;

@@ -14,6 +14,9 @@
 
 #include <specula/pipeline.hpp>
 
+#include "chat.hpp"
+#include "chat_template.hpp"
+
 namespace specula_examples {
 
 using LlamaCppModel = specula::llama_cpp::Model;
@@ -32,6 +35,10 @@ class GgufTokenizer {
   std::string bytes(specula::Token token) const;
   /// The tokens as the file spells them; empty where it is padding.
   std::vector<std::string> pieces() const;
+  /// What a chat needs. It must not outlive this object.
+  ChatVocabulary chat_vocabulary() const;
+  /// The file's chat template; nothing if it has none.
+  std::optional<ChatTemplateText> chat_template() const;
 
  private:
   std::shared_ptr<llama_model> model_;

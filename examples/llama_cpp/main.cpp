@@ -1,4 +1,6 @@
 // specula-llama: runs pipelines on models in GGUF files, inside llama.cpp.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -8,10 +10,14 @@
 #include <string_view>
 #include <utility>
 
+#include "asked_prompt.hpp"
 #include "bootstrap.hpp"
 #include "braces.hpp"
+#include "chat.hpp"
+#include "chat_options.hpp"
 #include "comparison.hpp"
 #include "context.hpp"
+#include "conversation.hpp"
 #include "figures.hpp"
 #include "json_file.hpp"
 #include "llama_models.hpp"
@@ -32,6 +38,7 @@ using namespace specula_examples;
 
 struct Options {
   DecodingOptions decoding;
+  ChatOptions chat;
   std::string model, bigram, pipeline, compare, prompt, style = "auto", json, beside;
   std::vector<std::string> drafts, prompt_files, stops;
   std::size_t limit = 0;
@@ -45,9 +52,10 @@ void add_options(CLI::App& app, Options& options) {
                  "[NAME=]FILE: a draft and its name in pipelines, by default `small`. May be "
                  "given several times");
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
-  auto* pipeline = app.add_option(
-      "--pipeline", options.pipeline,
-      "See below (default: cost-aware:chain with the first draft, else cost-aware:chain:10@max-gram)");
+  auto* pipeline =
+      app.add_option("--pipeline", options.pipeline,
+                     std::string("See below (default: cost-aware:chain with the first draft, else ") +
+                         specula::kDefaultCopyingPipeline + ")");
   app.add_option(
          "--compare", options.compare,
          "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")
@@ -70,10 +78,13 @@ void add_options(CLI::App& app, Options& options) {
   add_limit_option(app, options.limit, "Largest number of prompts per file; 0: all");
   app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
       ->capture_default_str();
-  app.add_flag(
-      "--special", options.special,
-      "Encode names of control tokens, such as <|im_start|>, as these tokens; a prompt that begins with the "
-      "beginning token gets no second one");
+  add_chat_options(app, options.chat);
+  app.add_flag("--special", options.special,
+               "Put the prompt raw, but encode names of control tokens, such as <|im_start|>, as these "
+               "tokens; a prompt that begins with the "
+               "beginning token gets no second one")
+      ->excludes("--chat")
+      ->excludes("--system");
   app.add_option(
          "--repeat", options.repeat,
          "With --compare: runs of each prompt; with --passes: turns of each model; the times are their "
@@ -130,7 +141,7 @@ std::vector<std::string> pipeline_names(const Options& options) {
   if (options.compare.empty()) {
     if (!options.json.empty()) throw UsageError("--json goes with --compare or --passes");
     if (!options.pipeline.empty()) return {options.pipeline};
-    if (options.drafts.empty()) return {"cost-aware:chain:10@max-gram"};
+    if (options.drafts.empty()) return {specula::kDefaultCopyingPipeline};
     return {"cost-aware:chain@" + named(options.drafts.front()).first};
   }
   if (!options.stops.empty()) throw UsageError("--stop does not go with --compare, which counts whole texts");
@@ -140,51 +151,93 @@ std::vector<std::string> pipeline_names(const Options& options) {
   return names;
 }
 
-std::vector<std::string> read_prompts(const Options& options, bool given) {
+std::vector<Prompt> read_prompts(const Options& options, bool given) {
   if (!options.prompt_files.empty())
-    return put_prompts(options.prompt_files, options.limit, parse_style(options.style));
-  const std::string text = given ? options.prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
+    return split_prompts(options.prompt_files, {.limit = options.limit}).test;
+  std::string text = given ? options.prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
   check_prompt(text);
-  return {text};
+  return {{std::move(text), Style::raw}};
 }
 
-/// One pipeline: the texts, and a line of figures at the end.
-void generate(specula::Pipeline& pipeline, std::span<const std::string> texts,
-              std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
-              const std::vector<std::string>& stops, const GgufTokenizer& tokenizer, std::int32_t threads) {
-  specula::Stats all;
-  std::size_t emitted = 0;
-  for (std::size_t p = 0; p < prompts.size(); ++p) {
-    TextStream stream([&](Token token) { return tokenizer.bytes(token); }, stops);
-    std::string ready;
-    std::cout << texts[p];
-    const Decoded run = decode(pipeline, prompts[p],
-                               {.max_new_tokens = settings.max_new_tokens,
-                                .stop = settings.stop,
-                                .ends =
-                                    [&](Token token) {
-                                      ready += stream.put(token);
-                                      return stream.stopped();
-                                    },
-                                .seed = settings.seed,
-                                .sequence = static_cast<std::uint32_t>(p),
-                                .goes_on_plainly = true},
-                               [&](Tokens, std::size_t) {
-                                 std::cout << std::exchange(ready, {});
-                                 flush_output();
-                               });
+/// Decodes with one pipeline and prints the texts; counts what they took.
+class Generator {
+ public:
+  Generator(specula::Pipeline& pipeline, const CompareSettings& settings,
+            const std::vector<std::string>& stops, const GgufTokenizer& tokenizer)
+      : pipeline_(&pipeline), settings_(&settings), stops_(&stops), tokenizer_(&tokenizer) {}
+
+  /// The answer to the `number`th prompt, without the token that ended it.
+  ChatAnswer answer(Tokens prompt, std::size_t number, bool keeps_prefix) {
+    TextStream stream([&](Token token) { return tokenizer_->bytes(token); }, *stops_);
+    std::string ready, text;
+    const auto print = [&](const std::string& part) {
+      std::cout << part;
+      text += part;
+      flush_output();
+    };
+    Decoded run = decode(*pipeline_, prompt,
+                         {.max_new_tokens = settings_->max_new_tokens,
+                          .stop = settings_->stop,
+                          .ends =
+                              [&](Token token) {
+                                ready += stream.put(token);
+                                return stream.stopped();
+                              },
+                          .seed = settings_->seed,
+                          .sequence = static_cast<std::uint32_t>(number),
+                          .keeps_prefix = keeps_prefix,
+                          .goes_on_plainly = true},
+                         [&](Tokens, std::size_t) { print(std::exchange(ready, {})); });
     if (!run.draft_error.empty())
       std::cerr << "the draft failed, the rest is decoded plainly: " << run.draft_error << '\n';
-    std::cout << stream.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
-    all += run.stats;
-    emitted += run.tokens.size();
+    print(stream.flush());
+    all_ += run.stats;
+    emitted_ += run.tokens.size();
+    if (run.ending == specula::FinishReason::stop_token) run.tokens.pop_back();
+    return {std::move(run.tokens), std::move(text)};
   }
-  const auto rate = [](double count, double seconds) { return fixed(count / std::max(1e-9, seconds), 1); };
-  const auto count = static_cast<double>(emitted);
-  std::cerr << emitted << " tokens, " << rate(count, all.round_seconds) << " tokens/s ("
-            << rate(count, all.round_seconds + all.prefill_seconds) << " with the prompts), "
-            << fixed(count / static_cast<double>(std::max<std::int64_t>(1, all.rounds)), 2)
-            << " a call of the target, " << threads << (threads == 1 ? " thread\n" : " threads\n");
+
+  /// A line of what all answers took.
+  std::string figures(std::int32_t threads) const {
+    const auto rate = [](double count, double seconds) { return fixed(count / std::max(1e-9, seconds), 1); };
+    const auto count = static_cast<double>(emitted_);
+    return std::to_string(emitted_) + " tokens, " + rate(count, all_.round_seconds) + " tokens/s (" +
+           rate(count, all_.round_seconds + all_.prefill_seconds) + " with the prompts), " +
+           fixed(count / static_cast<double>(std::max<std::int64_t>(1, all_.rounds)), 2) +
+           " a call of the target, " + std::to_string(threads) + (threads == 1 ? " thread\n" : " threads\n");
+  }
+
+ private:
+  specula::Pipeline* pipeline_;
+  const CompareSettings* settings_;
+  const std::vector<std::string>* stops_;
+  const GgufTokenizer* tokenizer_;
+  specula::Stats all_;
+  std::size_t emitted_ = 0;
+};
+
+/// The answers to all prompts and their further turns.
+void generate(Generator& generator, std::span<AskedPrompt> prompts) {
+  std::size_t number = 0;
+  for (std::size_t p = 0; p < prompts.size(); ++p)
+    for (bool first = true, more = true; more; first = false) {
+      std::cout << prompts[p].shown();
+      const ChatAnswer answer = generator.answer(prompts[p].tokens, number++, !first);
+      more = prompts[p].next(answer.tokens, answer.text);
+      std::cout << (more || p + 1 < prompts.size() ? "\n\n" : "\n");
+    }
+}
+
+/// A conversation on the terminal, of at most `room` tokens up to an answer.
+void talk(Generator& generator, Chat chat, std::size_t room) {
+  std::size_t turn = 0;
+  converse(chat, std::cin, std::cerr, [&](const std::vector<Token>& tokens) -> std::optional<ChatAnswer> {
+    if (tokens.size() > room) return {};
+    const bool first = turn == 0;
+    ChatAnswer answer = generator.answer(tokens, turn++, !first);
+    std::cout << '\n' << std::flush;
+    return answer;
+  });
 }
 
 std::string leaf(const std::string& file) { return std::filesystem::path(file).filename().string(); }
@@ -202,6 +255,7 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
       {"prompts", prompts},
       {"style", options.style},
   };
+  if (!options.chat.system.empty()) out["system"] = options.chat.system;
   add_decoding_json(out, options.decoding);
   out["threads"] = threads.target;
   out["draft_threads"] = threads.draft;
@@ -304,16 +358,37 @@ int run(int argc, char** argv) {
   if (!options.beside.empty()) pack_of(options.beside).check();
   GgufModels models(files);
   const GgufTokenizer tokenizer(models.target_file());
-  const auto texts = read_prompts(options, app.count("--prompt") > 0);
-  std::vector<std::vector<Token>> prompts;
-  std::size_t longest = 0;
-  for (const auto& text : texts) {
-    prompts.push_back(tokenizer.encode(text, options.special));
-    longest = std::max(longest, prompts.back().size());
-  }
+  const bool given = app.count("--prompt") > 0;
+  std::optional<ChatSetting> chats;
+  if (!options.special)
+    if (auto how = chosen_template(options.chat, options.style, tokenizer.chat_template(),
+                                   "the target " + options.model))
+      chats = ChatSetting{std::move(*how), tokenizer.chat_vocabulary(), options.chat.system};
+  const Style style = parse_style(options.style);
+  if (chats) options.style = "chat";  // in the JSON
+  const bool generates = !compares && options.passes == 0;
+  const bool talks = chats && generates && !given && options.prompt_files.empty() && isatty(STDIN_FILENO);
+  const std::int32_t trained_for = llama_model_n_ctx_train(models.target_file().get());
   const std::int32_t behind = options.passes > 0 ? options.passes : options.decoding.max_new_tokens;
-  check_context(prompts, behind, llama_model_n_ctx_train(models.target_file().get()),
-                "the target " + options.model, options.decoding.beyond_context);
+  std::vector<AskedPrompt> asked;
+  if (!talks)
+    for (Prompt& prompt : read_prompts(options, given))
+      asked.push_back(asked_prompt(
+          std::move(prompt), chats ? &*chats : nullptr, options.prompt_files.empty() ? Style::raw : style,
+          [&](const std::string& text) { return tokenizer.encode(text, options.special); }, behind,
+          generates));
+  std::vector<std::vector<Token>> prompts, sized;  // the latter as long as what may precede an answer
+  for (AskedPrompt& prompt : asked) {
+    sized.emplace_back(prompt.longest);
+    prompts.push_back(prompt.tokens);
+  }
+  if (talks) {  // libllama rounds the room for nodes up, and warns of more than the model was trained for
+    const std::int32_t most = std::max({1, trained_for / 2, trained_for - behind - 512});
+    sized.emplace_back(trained_for > 0 ? std::min(kTalkTokens, static_cast<std::size_t>(most)) : kTalkTokens);
+  }
+  std::size_t longest = 0;
+  for (const auto& prompt : sized) longest = std::max(longest, prompt.size());
+  check_context(sized, behind, trained_for, "the target " + options.model, options.decoding.beyond_context);
   const std::int32_t threads = thread_count(options.decoding.threads);
   if (options.passes > 0) {
     measure_passes(models, prompts.front(), options, threads);
@@ -328,7 +403,12 @@ int run(int argc, char** argv) {
   std::vector<std::unique_ptr<specula::Pipeline>> pipelines;
   for (const auto& factory : factories) pipelines.push_back(factory.build(models, options.decoding.sampling));
   if (!compares) {
-    generate(*pipelines.front(), texts, prompts, settings, options.stops, tokenizer, threads);
+    Generator generator(*pipelines.front(), settings, options.stops, tokenizer);
+    if (talks)
+      talk(generator, chats->start(), longest);
+    else
+      generate(generator, asked);
+    std::cerr << generator.figures(threads);
     return 0;
   }
   std::vector<Contender> contenders;

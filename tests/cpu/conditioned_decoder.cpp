@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "all_parts.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
@@ -23,6 +24,7 @@ namespace {
 using namespace specula;
 using namespace specula::cpu;
 using specula_test::Random;
+using specula_test::with_all_parts;
 
 static_assert(ExposesKeyValues<Decoder<float>> && ExposesFeatures<Decoder<double>>);
 static_assert(TargetConditioned<Decoder<float>> && TargetConditioned<Decoder<double>>);
@@ -77,6 +79,7 @@ std::vector<Pair> pairs() {
   crossed.target.reads = {2, 0};
   DecoderConfig deeper = glide_of(config_of(41, 16, 20, 3, 2, 1, 8), odd);  // than its target
   deeper.target.reads = {1, 1, 0};
+  const DecoderConfig parts = with_all_parts(config_of(53, 32, 40, 3, 4, 2, 10));
   return {{"glide, one layer", plain, glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain)},
           {"glide, two layers", plain, glide_of(config_of(53, 40, 20, 2, 4, 1, 4), plain)},
           {"glide, another target", odd, glide_of(config_of(41, 16, 20, 2, 2, 1, 8), odd)},
@@ -85,6 +88,11 @@ std::vector<Pair> pairs() {
           {"glide of more layers than the target", odd, deeper},
           {"head on three layers", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1, 2})},
           {"head of two layers on two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4), {1})},
+          {"glide on a target of all parts", parts, glide_of(config_of(53, 24, 33, 2, 3, 3, 10), parts)},
+          {"glide of all parts", plain, glide_of(with_all_parts(config_of(53, 24, 33, 1, 3, 3, 10)), plain)},
+          {"head on two layers of a target of all parts", parts,
+           head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1})},
+          {"head of all parts", plain, head_of(with_all_parts(config_of(53, 32, 25, 1, 2, 2, 12)))},
           {"head", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12))},
           {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "all_parts.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/accept/exact_rules.hpp"
@@ -28,6 +29,7 @@ namespace {
 using namespace specula;
 using namespace specula::cpu;
 using specula_test::Random;
+using specula_test::with_all_parts;
 
 static_assert(LanguageModel<Decoder<float>>);
 static_assert(LanguageModel<Decoder<double>>);
@@ -38,7 +40,7 @@ struct Shape {
   DecoderConfig config;
 };
 
-/// Odd sizes, grouped queries, one KV head, and an untied LM head.
+/// Odd sizes, grouped queries, one KV head, an untied LM head, and the parts of other architectures.
 std::vector<Shape> shapes() {
   const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                          int head_dim, bool tied) {
@@ -47,11 +49,15 @@ std::vector<Shape> shapes() {
     c.heads = heads, c.kv_heads = kv_heads, c.head_dim = head_dim, c.tied_head = tied;
     return c;
   };
+  DecoderConfig biases = config(40, 32, 48, 2, 4, 2, 16, true);
+  biases.qkv_bias = true;
   return {{"even", config(96, 64, 96, 2, 4, 2, 16, true)},
           {"odd", config(53, 37, 45, 3, 6, 2, 6, false)},
           {"one KV head", config(33, 24, 17, 2, 3, 1, 34, true)},
           {"no groups", config(40, 32, 64, 2, 4, 4, 8, false)},
-          {"one of all", config(1, 1, 1, 1, 1, 1, 2, true)}};
+          {"one of all", config(1, 1, 1, 1, 1, 1, 2, true)},
+          {"all parts", with_all_parts(config(53, 37, 45, 2, 6, 2, 10, false))},
+          {"biases as in Qwen2", biases}};
 }
 
 template <class Real>

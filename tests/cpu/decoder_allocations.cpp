@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "all_parts.hpp"
 #include "count_allocations.hpp"
 #include "specula/cpu/decoder.hpp"
 
@@ -16,11 +17,11 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
   DecoderConfig config;
   config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2,
   config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
-  const auto weights =
-      std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
   for (const std::int32_t threads : {1, 2}) {
-    Decoder<float> model(weights,
-                         {.capacity = 300, .max_nodes = 64, .threads = threads});
+    if (threads == 2) config = specula_test::with_all_parts(config);
+    const auto weights =
+        std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
+    Decoder<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads});
     std::vector<Token> tokens(64, 3);
     std::vector<NodeId> chain, tree, path{0, 1, 2};
     for (NodeId i = 0; i < 64; ++i) chain.push_back(i - 1), tree.push_back((i + 1) / 2 - 1);

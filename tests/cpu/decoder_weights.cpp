@@ -240,7 +240,8 @@ TEST_CASE("errors name the fault of a directory") {
   write_file(directory.path / "config.json", "{");
   CHECK(error().starts_with("/config.json: offset 1: parse error at line 1, column 2: "));
   write_file(directory.path / "config.json", kConfig);
-  CHECK(error() == ": neither model.safetensors nor model.safetensors.index.json");
+  CHECK(error() ==
+        ": has neither model.safetensors nor model.safetensors.index.json; download the weights into it");
 
   auto all = tensors("F32");
   all.erase(all.begin() + 5);
@@ -263,15 +264,19 @@ TEST_CASE("errors name the fault of a directory") {
         "I8");
 
   all = tensors("F32");
-  all.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, std::vector<float>(8)});
-  CHECK(error_with(all) == ": tensor 'model.layers.0.self_attn.q_proj.bias': biases are not supported");
+  all.erase(all.begin() + 1);
+  CHECK(error_with(all) ==
+        ": tensor 'lm_head.weight' is missing: if the embedding is the LM head, set tie_word_embeddings in "
+        "config.json");
 
-  for (const char* unread :
-       {"model.layers.0.self_attn.q_norm.weight", "model.layers.2.input_layernorm.weight"}) {
+  for (const char* unread : {"model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.q_norm.weight",
+                             "model.layers.2.input_layernorm.weight", "lm_head.bias"}) {
     all = tensors("F32");
     all.push_back({unread, "F32", {6}, std::vector<float>(6)});
     CHECK(error_with(all) ==
-          std::string(": tensor '") + unread + "' is no part of a model of 2 layers of this architecture");
+          std::string("/model.safetensors: tensor '") + unread +
+              "': is no part of a model of 2 layers of this architecture; run it as a GGUF "
+              "file in specula-llama (docs/models.md)");
   }
   all = tensors("F32");  // old checkpoints have these
   all.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, {1}});
@@ -313,8 +318,10 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   add_tensor(all, "BF16", "model.layers.0.cross_attn.o_proj.weight", {6, 24});
   save();
   const auto glide = load_decoder_weights<float>(directory.path);
-  check_matrix(glide.layers[0].cross_attention->query, 0, find(all, "model.layers.0.cross_attn.q_proj.weight"));
-  check_matrix(glide.layers[0].cross_attention->output, 0, find(all, "model.layers.0.cross_attn.o_proj.weight"));
+  check_matrix(glide.layers[0].cross_attention->query, 0,
+               find(all, "model.layers.0.cross_attn.q_proj.weight"));
+  check_matrix(glide.layers[0].cross_attention->output, 0,
+               find(all, "model.layers.0.cross_attn.o_proj.weight"));
   check_matrix(glide.layers[0].mlp.down, 0, find(all, "model.layers.0.mlp.down_proj.weight"));
 
   config(R"("model_type":"specula_feature_head")");
@@ -332,11 +339,54 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   save();
   const auto head = load_decoder_weights<float>(directory.path, plain);
   check_matrix(head.feature_input->fusion, 0, find(all, "model.fc.weight"));
-  for (std::size_t i = 0; i < 6; ++i) CHECK(head.feature_input->bias[i] == find(all, "model.fc.bias").values[i]);
+  for (std::size_t i = 0; i < 6; ++i)
+    CHECK(head.feature_input->bias[i] == find(all, "model.fc.bias").values[i]);
   CHECK(&head.head() == &plain->head());
   CHECK(&head.tokens() == &plain->embedding);
   CHECK(head.layers[0].attention.norm.empty());
   CHECK(head.final_norm.empty());
+}
+
+TEST_CASE("biases and norms of queries and keys, beside matrices of 8 bits") {
+  const TemporaryDirectory directory("parts");
+  std::string config = kConfig;
+  config.replace(config.find("llama"), 5, "qwen3");
+  config.replace(config.find("false"), 5, R"(false, "attention_bias": true, "max_position_embeddings": 64)");
+  write_file(directory.path / "config.json", config);
+  auto all = tensors("BF16");
+  const auto add = [&](const std::string& name, std::int64_t size) {
+    add_tensor(all, "F32", "model.layers." + name, {size});
+  };
+  for (const std::string layer : {"0.self_attn.", "1.self_attn."}) {
+    add(layer + "q_proj.bias", 8), add(layer + "k_proj.bias", 4), add(layer + "v_proj.bias", 4);
+    add(layer + "o_proj.bias", 6), add(layer + "q_norm.weight", 4), add(layer + "k_norm.weight", 4);
+  }
+  Tensor& matrix = find(all, "model.layers.1.self_attn.q_proj.weight");
+  matrix.dtype = "I8";
+  for (float& value : matrix.values) value *= 64;
+  const std::string exponents = matrix.name + ".exponents";
+  all.push_back({exponents, "I8", {8, 1}, std::vector<float>(8, -6)});
+  write_file(directory.path / "model.safetensors", safetensors_bytes(all));
+  const auto weights = load_decoder_weights<float>(directory.path);
+  const auto& attention = weights.layers[1].attention;
+  CHECK(attention.qkv.type() == WeightType::bf16);
+  const auto check = [&](const auto& vector, std::size_t first, const std::string& name) {
+    const auto& values = find(all, "model.layers.1.self_attn." + name).values;
+    REQUIRE(vector.size() >= first + values.size());
+    CHECK(std::equal(values.begin(), values.end(), vector.begin() + static_cast<std::ptrdiff_t>(first)));
+  };
+  check(attention.qkv_bias, 0, "q_proj.bias");
+  check(attention.qkv_bias, 8, "k_proj.bias");
+  check(attention.qkv_bias, 12, "v_proj.bias");
+  check(attention.output_bias, 0, "o_proj.bias");
+  check(attention.query_norm, 0, "q_norm.weight");
+  check(attention.key_norm, 0, "k_norm.weight");
+  CHECK(attention.query_norm.size() == 16);
+  std::erase_if(all, [](const Tensor& tensor) { return tensor.name.ends_with("1.self_attn.k_norm.weight"); });
+  write_file(directory.path / "model.safetensors", safetensors_bytes(all));
+  CHECK_THROWS_WITH_AS(load_decoder_weights<float>(directory.path),
+                       doctest::Contains("tensor 'model.layers.1.self_attn.k_norm.weight' is missing"),
+                       std::runtime_error);
 }
 
 TEST_CASE("random weights are the same in every type") {
@@ -354,8 +404,9 @@ TEST_CASE("random weights are the same in every type") {
     }
   CHECK(differ > 150);
   CHECK(a.layers[0].attention.qkv.bytes() <
-        0.6 * static_cast<double>(
-                  random_decoder_weights<float>(config, 3, WeightType::full).layers[0].attention.qkv.bytes()));
+        0.6 *
+            static_cast<double>(
+                random_decoder_weights<float>(config, 3, WeightType::full).layers[0].attention.qkv.bytes()));
   config.kv_heads = 0;
   CHECK_THROWS_WITH_AS(random_decoder_weights<float>(config, 3),
                        "DecoderConfig: num_key_value_heads is 0, expected 1 to 16777216", std::runtime_error);

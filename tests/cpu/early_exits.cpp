@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "all_parts.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
@@ -22,6 +23,7 @@ namespace {
 using namespace specula;
 using namespace specula::cpu;
 using specula_test::Random;
+using specula_test::with_all_parts;
 
 static_assert(ExitsEarly<Decoder<float>> && ExitsEarly<Decoder<double>>);
 
@@ -171,14 +173,16 @@ void play(const DecoderConfig& config, const DecoderOptions& options, std::uint6
 
 UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there") {
   play<float>(config_of({1, 3, 4}), {}, 1, 60);
-  play<float>(config_of({2, 3}), {.prefill_chunk = 4}, 2, 40);
+  play<float>(with_all_parts(config_of({2, 3})), {.prefill_chunk = 4}, 2, 40);
   play<float>(config_of({1, 2, 3, 4}), {.isa = Isa::portable}, 3, 30);
   play<float>(config_of({1, 2, 3}), {.prefill_chunk = 1}, 4, 30);
-  play<double>(config_of({1, 3}), {}, 5, 20);
+  play<double>(with_all_parts(config_of({1, 3})), {}, 5, 20);
   play<float>(config_of({2}), {}, 6, 20);
 }
 
-TEST_CASE("the same bits with threads") { play<float>(config_of({1, 3, 4}), {.threads = 3}, 7, 15); }
+TEST_CASE("the same bits with threads") {
+  play<float>(with_all_parts(config_of({1, 3, 4})), {.threads = 3}, 7, 15);
+}
 
 UNTHREADED_TEST_CASE("any number of tokens that left early can be pending") {
   Random random(8);

@@ -1,6 +1,6 @@
 // A Llama decoder transcribed from the equations of transformers' modeling_llama.py, with the additional
-// parts of conditioned drafts: plain loops in double, no cache, no panels, nothing shared with the library
-// but the config and the numbers in the weights.
+// parts of Qwen2, of Qwen3 and of conditioned drafts: plain loops in double, no cache, no panels, nothing
+// shared with the library but the config and the numbers in the weights.
 #pragma once
 
 #include <algorithm>
@@ -56,11 +56,22 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
   };
   const auto norm = [&](const Vector& x, const auto& weight) {
     double square = 0;
-    for (const double value : x) square += value * value / static_cast<double>(hidden);
-    Vector y(hidden);
-    for (std::size_t i = 0; i < hidden; ++i)
+    for (const double value : x) square += value * value / static_cast<double>(x.size());
+    Vector y(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
       y[i] = weight[i] * x[i] / std::sqrt(square + config.rms_norm_eps);
     return y;
+  };
+  const auto add_bias = [](Vector& x, const auto& bias, std::size_t first) {
+    if (!bias.empty())
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += bias[first + i];
+  };
+  const auto norm_heads = [&](Vector& x, const auto& weight) {
+    if (weight.empty()) return;
+    for (auto head = x.begin(); head != x.end(); head += config.head_dim) {
+      const Vector y = norm(Vector(head, head + config.head_dim), weight);
+      std::copy(y.begin(), y.end(), head);
+    }
   };
   // x * cos + rotate_half(x) * sin
   const auto rope = [](const specula::cpu::AttentionShape& shape, Vector& x, std::size_t heads_of_x,
@@ -71,9 +82,11 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       for (std::size_t d = 0; d < size; ++d) {
         const double angle =
             static_cast<double>(position) /
-            std::pow(shape.rope_theta, 2.0 * static_cast<double>(d % half) / static_cast<double>(size));
+            std::pow(shape.rope_theta, 2.0 * static_cast<double>(d % half) / static_cast<double>(size)) /
+            (shape.rope_scaling.type == specula::cpu::RopeType::linear ? shape.rope_scaling.factor : 1);
         const double other = d < half ? -x[h * size + d + half] : x[h * size + d - half];
-        turned[d] = x[h * size + d] * std::cos(angle) + other * std::sin(angle);
+        turned[d] = (x[h * size + d] * std::cos(angle) + other * std::sin(angle)) *
+                    shape.rope_scaling.attention_factor;
       }
       for (std::size_t d = 0; d < size; ++d) x[h * size + d] = turned[d];
     }
@@ -124,6 +137,11 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       q[t] = times(layer.attention.qkv, 0, heads * head_dim, x);
       k[t] = times(layer.attention.qkv, heads * head_dim, kv_heads * head_dim, x);
       v[t] = times(layer.attention.qkv, (heads + kv_heads) * head_dim, kv_heads * head_dim, x);
+      add_bias(q[t], layer.attention.qkv_bias, 0);
+      add_bias(k[t], layer.attention.qkv_bias, heads * head_dim);
+      add_bias(v[t], layer.attention.qkv_bias, (heads + kv_heads) * head_dim);
+      norm_heads(q[t], layer.attention.query_norm);
+      norm_heads(k[t], layer.attention.key_norm);
       rope(config, q[t], heads, columns[t].position);
       rope(config, k[t], kv_heads, columns[t].position);
     }
@@ -131,7 +149,9 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       const auto add = [&](const Vector& y) {
         for (std::size_t i = 0; i < hidden; ++i) state[t][i] += y[i];
       };
-      add(times(layer.attention.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees)));
+      Vector mixed = times(layer.attention.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees));
+      add_bias(mixed, layer.attention.output_bias, 0);
+      add(mixed);
       if (config.conditioned_on == Conditioning::key_values) {
         const auto& shape = config.target;
         const std::size_t from = shape.reads.empty() ? as_size(shape.layers - config.layers) + l
@@ -180,7 +200,8 @@ inline Vector naive_feature(const specula::cpu::DecoderWeights<double>& head, co
   for (std::size_t r = 0; r < feature.size(); ++r)
     for (std::size_t k = 0; k < read.size(); ++k)
       feature[r] +=
-          head.feature_input->states.value(static_cast<std::int32_t>(r), static_cast<std::int32_t>(k)) * read[k];
+          head.feature_input->states.value(static_cast<std::int32_t>(r), static_cast<std::int32_t>(k)) *
+          read[k];
   return feature;
 }
 

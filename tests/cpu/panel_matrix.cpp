@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 using namespace specula::cpu;
@@ -27,9 +30,21 @@ TEST_CASE("rows read back equal those stored, rounded for bfloat16; padding rows
     }
     CHECK(matrix.value(31, 4) == 0.0f);
   }
-  PanelMatrix<float> coarse(1, 1, WeightType::bf16);
-  coarse.set_row(0, std::vector<float>{1.001f});
-  CHECK(coarse.value(0, 0) == 1.0f);  // the upper half
+}
+
+TEST_CASE("bfloat16 is the nearest, ties to even") {
+  PanelMatrix<float> coarse(1, 8, WeightType::bf16);
+  const float infinity = std::numeric_limits<float>::infinity();
+  coarse.set_row(0, std::vector<float>{1.001f, 1.005f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1.005f, infinity,
+                                       std::bit_cast<float>(0x7fffffffu), std::numeric_limits<float>::max()});
+  CHECK(coarse.value(0, 0) == 1.0f);
+  CHECK(coarse.value(0, 1) == 1 + 0x1p-7f);
+  CHECK(coarse.value(0, 2) == 1.0f);
+  CHECK(coarse.value(0, 3) == 1 + 0x1p-6f);
+  CHECK(coarse.value(0, 4) == -1 - 0x1p-7f);
+  CHECK(coarse.value(0, 5) == infinity);
+  CHECK(std::isnan(coarse.value(0, 6)));
+  CHECK(coarse.value(0, 7) == infinity);
 }
 
 TEST_CASE("matrices of an arena are contiguous, and outlive it") {

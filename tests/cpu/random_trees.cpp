@@ -14,6 +14,7 @@
 
 #include <specula/specula.hpp>
 
+#include "all_parts.hpp"
 #include "random.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "tree_shapes.hpp"
@@ -28,7 +29,7 @@ using List = std::vector<Token>;
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Grouped queries, one KV head, as many KV heads as heads; odd sizes.
+/// Grouped queries, one KV head, as many KV heads as heads; odd sizes; all optional parts.
 std::vector<DecoderConfig> configs() {
   const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                          int head_dim, bool tied) {
@@ -37,7 +38,7 @@ std::vector<DecoderConfig> configs() {
     c.heads = heads, c.kv_heads = kv_heads, c.head_dim = head_dim, c.tied_head = tied;
     return c;
   };
-  return {config(48, 32, 48, 2, 4, 2, 8, true), config(21, 19, 23, 3, 6, 2, 6, false),
+  return {config(48, 32, 48, 2, 4, 2, 8, true), with_all_parts(config(21, 19, 23, 3, 6, 2, 6, false)),
           config(9, 16, 17, 2, 3, 1, 18, true), config(40, 24, 32, 2, 4, 4, 4, false)};
 }
 
@@ -275,8 +276,7 @@ TEST_CASE("proposals shrink with the remaining room: the text is plain decoding'
     for (const std::int32_t capacity : {5, 9, 30, 61}) {
       const List prompt = random_tokens(random, 4, config.vocab_size);
       const auto seed = static_cast<std::uint64_t>(capacity);
-      Decoder<float> target(weights, options_of(capacity)),
-          draft(draft_weights, options_of(80));
+      Decoder<float> target(weights, options_of(capacity)), draft(draft_weights, options_of(80));
       Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, ModelDrafter{draft}, shape};
       PhiloxRandom rng(seed);
       run.start(prompt);

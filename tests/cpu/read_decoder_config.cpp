@@ -1,4 +1,4 @@
-// read_decoder_config(): config.json of Llama models and of conditioned drafts.
+// read_decoder_config(): config.json of Llama, Mistral, Qwen2 and Qwen3 models, and of conditioned drafts.
 #include <specula/cpu/read_decoder_config.hpp>
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ TEST_CASE("absent keys have the defaults of transformers") {
   CHECK(config.rms_norm_eps == 1e-6);
   CHECK(config.rope_theta == 10000);
   CHECK_FALSE(config.tied_head);
-  CHECK(config.rope_scaling.factor == 0);
+  CHECK(config.rope_scaling.type == RopeType::none);
   CHECK(config.max_position == 2048);
   CHECK(read(R"(,"model_type":"llama","max_sequence_length":4096)").max_position == 4096);  // the older name
 }
@@ -66,12 +66,109 @@ TEST_CASE("rope parameters, old and new spelling") {
   const DecoderConfig old =
       read(R"(,"model_type":"llama","rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
       "high_freq_factor":4.0,"original_max_position_embeddings":8192})");
+  CHECK(old.rope_scaling.type == RopeType::llama3);
   CHECK(old.rope_scaling.factor == 8);
+  CHECK(old.rope_scaling.low_turns == 1);
+  CHECK(old.rope_scaling.high_turns == 4);
   CHECK(old.rope_scaling.original_max_position == 8192);
   const DecoderConfig fresh =
       read(R"(,"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1000.0})");
   CHECK(fresh.rope_theta == 1000);
-  CHECK(fresh.rope_scaling.factor == 0);
+  CHECK(fresh.rope_scaling.type == RopeType::none);
+}
+
+TEST_CASE("linear and yarn scaling") {
+  const auto scaling = [](const std::string& rope, const std::string& more = "") {
+    return read(R"(,"model_type":"llama","rope_scaling":{)" + rope + "}" + more).rope_scaling;
+  };
+  const RopeScaling linear = scaling(R"("type":"linear","factor":2.5)");
+  CHECK(linear.type == RopeType::linear);
+  CHECK(linear.factor == 2.5);
+  CHECK(linear.attention_factor == 1);
+  const std::string yarn = R"("rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768)";
+  const RopeScaling plain = scaling(yarn);
+  CHECK(plain.type == RopeType::yarn);
+  CHECK(plain.factor == 4);
+  CHECK(plain.original_max_position == 32768);
+  CHECK(plain.low_turns == 1);
+  CHECK(plain.high_turns == 32);
+  CHECK(plain.truncate);
+  CHECK(plain.attention_factor == doctest::Approx(1 + 0.1 * std::log(4)));
+  const RopeScaling given =
+      scaling(yarn + R"(,"beta_fast":16,"beta_slow":2,"truncate":false,"attention_factor":1.5)");
+  CHECK(given.low_turns == 2);
+  CHECK(given.high_turns == 16);
+  CHECK_FALSE(given.truncate);
+  CHECK(given.attention_factor == 1.5);
+  // Both of mscale and mscale_all_dim, or neither.
+  CHECK(scaling(yarn + R"(,"mscale":1.2,"mscale_all_dim":0.7)").attention_factor ==
+        doctest::Approx((0.1 * 1.2 * std::log(4) + 1) / (0.1 * 0.7 * std::log(4) + 1)));
+  CHECK(scaling(yarn + R"(,"mscale":1.2)").attention_factor == plain.attention_factor);
+  CHECK(
+      scaling(R"("rope_type":"yarn","factor":1.0,"original_max_position_embeddings":64)").attention_factor ==
+      1);
+  // As in transformers, one beside the object comes first.
+  CHECK(scaling(yarn, R"(,"original_max_position_embeddings":512)").original_max_position == 512);
+}
+
+TEST_CASE("Mistral, Qwen2 and Qwen3") {
+  const std::string sizes = R"(,"num_key_value_heads":4,"max_position_embeddings":4096)";
+  const DecoderConfig mistral =
+      read(R"(,"architectures":["MistralForCausalLM"],"sliding_window":null)" + sizes);
+  CHECK(mistral.kv_heads == 4);
+  CHECK_FALSE((mistral.qkv_bias || mistral.output_bias || mistral.query_key_norms));
+  const DecoderConfig qwen2 = read(
+      R"(,"architectures":["Qwen2ForCausalLM"],"use_sliding_window":false,"sliding_window":32,"max_window_layers":2)" +
+      sizes);
+  CHECK(qwen2.qkv_bias);
+  CHECK_FALSE((qwen2.output_bias || qwen2.query_key_norms));
+  const DecoderConfig qwen3 = read(R"(,"model_type":"qwen3","head_dim":16)" + sizes);
+  CHECK(qwen3.query_key_norms);
+  CHECK_FALSE((qwen3.output_bias || qwen3.qkv_bias));
+  for (const char* type : {"llama", "qwen3"}) {
+    const DecoderConfig biased =
+        read(std::string(R"(,"model_type":")") + type + R"(","attention_bias":true,"head_dim":16)" + sizes);
+    CHECK((biased.qkv_bias && biased.output_bias));
+  }
+  // Absent keys mean other things than in a Llama.
+  const auto error = [](const std::string& more) { return error_of(std::string("{") + kSizes + more + "}"); };
+  CHECK(error(R"(,"model_type":"mistral","max_position_embeddings":64)") ==
+        "config: key 'num_key_value_heads': missing, expected an integer");
+  CHECK(error(R"(,"model_type":"qwen2","num_key_value_heads":8)") ==
+        "config: key 'max_position_embeddings': missing, expected an integer");
+  CHECK(error(R"(,"model_type":"qwen3")" + sizes) == "config: key 'head_dim': missing, expected an integer");
+}
+
+TEST_CASE("sliding windows are refused, unless they are as long as the context") {
+  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)";
+  const auto error = [](const std::string& type, const std::string& more) {
+    return error_of(std::string("{") + kSizes +
+                    R"(,"num_key_value_heads":8,"max_position_embeddings":4100,"model_type":")" + type +
+                    "\"" + more + "}");
+  };
+  const auto window = [&](const std::string& tokens) {
+    return "config: key 'sliding_window': a window of " + tokens +
+           " tokens, fewer than max_position_embeddings 4100, is not supported" + as_gguf;
+  };
+  const std::string used = R"(,"use_sliding_window":true)", unused = R"(,"use_sliding_window":false)",
+                    full = R"(,"layer_types":["full_attention","full_attention","full_attention"])",
+                    mixed = R"(,"layer_types":["full_attention","sliding_attention","full_attention"])";
+  CHECK(error("llama", "") == "no error");
+  CHECK(error("llama", R"(,"sliding_window":512)") == window("512"));
+  CHECK(error("mistral", R"(,"sliding_window":null)") == "no error");
+  CHECK(error("mistral", R"(,"sliding_window":4100)") == "no error");
+  CHECK(error("mistral", R"(,"sliding_window":4099)") == window("4099"));
+  CHECK(error("mistral", unused + R"(,"sliding_window":512)") == window("512"));  // it has no such key
+  CHECK(error("mistral", "") == window("4096"));
+  CHECK(error("qwen2", R"(,"sliding_window":512)") == "no error");
+  CHECK(error("qwen2", used + R"(,"sliding_window":512)") == window("512"));
+  CHECK(error("qwen2", used) == window("4096"));
+  CHECK(error("qwen2", used + full + R"(,"sliding_window":512)") == "no error");
+  CHECK(error("qwen2", used + mixed + R"(,"sliding_window":512)") == window("512"));
+  CHECK(error("qwen2", used + mixed + R"(,"sliding_window":4100)") == "no error");
+  CHECK(error("qwen2", unused + mixed + R"(,"sliding_window":512)") == "no error");
+  CHECK(error("qwen2", R"(,"layer_types":["linear_attention"])") ==
+        "config: key 'layer_types': expected \"full_attention\", found \"linear_attention\"" + as_gguf);
 }
 
 TEST_CASE("drafts that are conditioned on a target") {
@@ -142,37 +239,38 @@ TEST_CASE("exits") {
         "config: key 'exits': a draft that is conditioned on a target has none");
 }
 
-TEST_CASE("errors name unsupported and invalid values") {
+TEST_CASE("errors name unsupported and invalid values, and the way out") {
+  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)",
+                    types =
+                        "expected one of llama, mistral, qwen2, qwen3, specula_glide, specula_feature_head";
   CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");
-  CHECK(error_of("{}") ==
-        "config: key 'model_type': '' is not supported, expected 'llama', 'specula_glide' or "
-        "'specula_feature_head'");
+  CHECK(error_of("{}") == "config: key 'model_type': '' is not supported, " + types + as_gguf);
   CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") ==
         "config: key 'vocab_size': expected an integer from 0 to 2147483647, found \"x\"");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") ==
         "config: key 'vocab_size': expected an integer from 0 to 2147483647, found -1");
   CHECK(error_of(R"({"model_type":"gpt2"})") ==
-        "config: key 'model_type': 'gpt2' is not supported, expected 'llama', 'specula_glide' or "
-        "'specula_feature_head'");
+        "config: key 'model_type': 'gpt2' is not supported, " + types + as_gguf);
   CHECK(error_of(R"({"architectures":["SpeculaGlide"],"model_type":"llama"})") ==
-        "config: key 'model_type': 'llama' is not supported, expected 'specula_glide'");
+        "config: key 'model_type': 'llama' is not supported, expected 'specula_glide'" + as_gguf);
   CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string, found 3");
-  CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
-        "config: key 'architectures': expected \"LlamaForCausalLM\", \"SpeculaGlide\" or "
-        "\"SpeculaFeatureHead\", found [\"GPT2LMHeadModel\"]");
+  CHECK(
+      error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
+      "config: key 'architectures': expected one of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
+      "Qwen3ForCausalLM, SpeculaGlide, SpeculaFeatureHead, found [\"GPT2LMHeadModel\"]" +
+          as_gguf);
   CHECK(error_with(R"(,"hidden_act":"gelu")") ==
-        "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
-  CHECK(error_with(R"(,"attention_bias":true)") ==
-        "config: key 'attention_bias': true is not supported, expected false");
-  CHECK(error_with(R"(,"mlp_bias":true)") == "config: key 'mlp_bias': true is not supported, expected false");
+        "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'" + as_gguf);
+  CHECK(error_with(R"(,"mlp_bias":true)") ==
+        "config: key 'mlp_bias': true is not supported, expected false" + as_gguf);
   CHECK(error_with(R"(,"mlp_bias":0)") == "config: key 'mlp_bias': expected true or false, found 0");
   CHECK(error_with(R"(,"quantization_config":{"bits":4})") ==
-        "config: key 'quantization_config': is not supported, expected null, found an object of 1 keys");
-  CHECK(error_with(R"(,"sliding_window":4096)") ==
-        "config: key 'sliding_window': is not supported, expected null, found 4096");
+        "config: key 'quantization_config': quantized weights are not read: take the model as it was before, "
+        "found an object of 1 keys" +
+            as_gguf);
   CHECK(error_with(R"(,"partial_rotary_factor":0.5)") ==
-        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
+        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.5" + as_gguf);
   CHECK(error_with(R"(,"quantization_config":null,"sliding_window":null,"partial_rotary_factor":1.0)") ==
         "no error");
   CHECK(error_with(R"(,"rms_norm_eps":-1e-9)") ==
@@ -199,19 +297,39 @@ TEST_CASE("errors name unsupported and invalid values") {
   CHECK(
       error_with(
           R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0,"low_freq_factor":4.0,"high_freq_factor":1.0,"original_max_position_embeddings":8})") ==
-      "config: rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
-      "original_max_position_embeddings > 0");
+      "config: rope_scaling: expected 0 < low_freq_factor < high_freq_factor");
   CHECK(error_with(R"(,"head_dim":7)") == "config: head_dim is 7, expected an even number");
-  CHECK(error_with(R"(,"rope_scaling":{"type":"linear","factor":2.0})") ==
-        "config: key 'rope_scaling': rope_type 'linear' is not supported, expected 'default' or 'llama3'");
+  CHECK(error_with(R"(,"rope_scaling":{"type":"dynamic","factor":2.0})") ==
+        "config: key 'rope_scaling': rope_type 'dynamic' is not supported, expected 'default', 'linear', "
+        "'llama3' or 'yarn'" +
+            as_gguf);
+  const auto yarn_error = [&](const std::string& more) {
+    return error_with(R"(,"rope_scaling":{"rope_type":"yarn")" + more);
+  };
+  CHECK(yarn_error(R"(,"factor":2.0})") ==
+        "config: key 'rope_scaling': key 'original_max_position_embeddings': missing, expected a number");
+  CHECK(yarn_error(R"(,"original_max_position_embeddings":64})") ==
+        "config: key 'rope_scaling': key 'factor': missing, expected a number");
+  CHECK(yarn_error(R"(,"factor":2.0,"original_max_position_embeddings":0})") ==
+        "config: rope_scaling: original_max_position_embeddings must be positive");
+  CHECK(yarn_error(R"(,"factor":2.0,"original_max_position_embeddings":64,"beta_fast":1})") ==
+        "config: rope_scaling: expected 0 < beta_slow < beta_fast");
+  CHECK(yarn_error(R"(,"factor":2.0,"original_max_position_embeddings":64,"attention_factor":-1.0})") ==
+        "config: rope_scaling: attention_factor must be positive");
+  CHECK(yarn_error(R"(,"factor":2.0,"original_max_position_embeddings":64},"rope_theta":1)") ==
+        "config: rope_scaling of type yarn needs rope_theta > 1");
+  CHECK(error_with(R"(,"rope_scaling":{"type":"linear","factor":0})") ==
+        "config: rope_scaling: factor must be positive");
   CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") ==
         "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
   CHECK(
       error_with(R"(,"rope_parameters":{"partial_rotary_factor":0.5})") ==
-      "config: key 'rope_parameters': key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
+      "config: key 'rope_parameters': key 'partial_rotary_factor': is not supported, expected 1, found 0.5" +
+          as_gguf);
   CHECK(error_with(R"(,"rope_parameters":{"full_attention":{"rope_theta":5}})") ==
         "config: key 'rope_parameters': key 'full_attention': angles of their own for some layers are not "
-        "supported");
+        "supported" +
+            as_gguf);
   CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object, found 7");
   CHECK(
       error_of(

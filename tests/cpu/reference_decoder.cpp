@@ -30,14 +30,17 @@ static_assert(LanguageModel<ReferenceDecoder>);
 struct ModelSizes {
   int vocab, hidden, mlp, layers, heads, kv_heads, head_dim;
   bool tied;
-  std::string more = {};  // of the config
+  std::string more = {};       // of the config
+  std::string type = "llama";  // qwen2: with biases of queries, keys and values; qwen3: with norms
+  bool biases = false;         // of the output, too
 };
 
 /// Writes a model of random weights, in float, without panels' zeros.
 void write_model(const std::filesystem::path& directory, const ModelSizes& s, Random& random) {
   std::vector<Tensor> tensors;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
-    Tensor& tensor = tensors.emplace_back(Tensor{name + ".weight", "F32", shape, {}});
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const char* kind = ".weight") {
+    Tensor& tensor = tensors.emplace_back(Tensor{name + kind, "F32", shape, {}});
     const bool norm = shape.size() == 1;
     for (std::int64_t i = 0; i < (norm ? 1 : shape[0]) * shape.back(); ++i)
       tensor.values.push_back(static_cast<float>(norm ? random.between(0.5, 1.5)
@@ -58,12 +61,23 @@ void write_model(const std::filesystem::path& directory, const ModelSizes& s, Ra
     add(at + "mlp.down_proj", {s.hidden, s.mlp});
     add(at + "input_layernorm", {s.hidden});
     add(at + "post_attention_layernorm", {s.hidden});
+    if (s.type == "qwen2" || s.biases) {
+      add(at + "self_attn.q_proj", {queries}, ".bias");
+      add(at + "self_attn.k_proj", {keys}, ".bias");
+      add(at + "self_attn.v_proj", {keys}, ".bias");
+    }
+    if (s.biases) add(at + "self_attn.o_proj", {s.hidden}, ".bias");
+    if (s.type == "qwen3") {
+      add(at + "self_attn.q_norm", {s.head_dim});
+      add(at + "self_attn.k_norm", {s.head_dim});
+    }
   }
   const auto number = [](const char* key, int value) {
     return std::string(",\"") + key + "\":" + std::to_string(value);
   };
   write_file(directory / "config.json",
-             "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5" +
+             "{\"model_type\":\"" + s.type + "\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5" +
+                 number("max_position_embeddings", 512) + (s.biases ? ",\"attention_bias\":true" : "") +
                  number("vocab_size", s.vocab) + number("hidden_size", s.hidden) +
                  number("intermediate_size", s.mlp) + number("num_hidden_layers", s.layers) +
                  number("num_attention_heads", s.heads) + number("num_key_value_heads", s.kv_heads) +
@@ -118,11 +132,14 @@ TEST_CASE("agrees with Decoder<double> to 2e-10, over trees, commits, truncation
   const std::string llama3 =
       ",\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
       "\"high_freq_factor\":4,\"original_max_position_embeddings\":16}";
+  const std::string yarn =
+      ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":8,\"original_max_position_embeddings\":64}";
   Random random(3);
   for (const ModelSizes& sizes :
        {ModelSizes{96, 64, 96, 2, 4, 2, 16, true}, ModelSizes{53, 37, 45, 3, 6, 2, 6, false},
         ModelSizes{33, 24, 17, 2, 3, 1, 34, true, llama3}, ModelSizes{40, 32, 64, 2, 4, 4, 8, false},
-        ModelSizes{1, 1, 1, 1, 1, 1, 2, true}}) {
+        ModelSizes{1, 1, 1, 1, 1, 1, 2, true}, ModelSizes{53, 37, 45, 2, 4, 2, 10, true, yarn, "qwen2"},
+        ModelSizes{41, 24, 30, 2, 4, 2, 6, false, yarn, "qwen3", true}}) {
     CAPTURE(sizes.vocab);
     const TemporaryDirectory directory("reference");
     write_model(directory.path, sizes, random);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "all_parts.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
@@ -97,7 +98,7 @@ UNTHREADED_TEST_CASE(
 
 UNTHREADED_TEST_CASE("each skipped block is the identity, against the naive transcription") {
   Random random(2);
-  const DecoderConfig config = config_of(5);
+  const DecoderConfig config = specula_test::with_all_parts(config_of(5));
   const auto weights = weights_of<double>(config);
   for (int trial = 0; trial < 6; ++trial) {
     CAPTURE(trial);
@@ -107,6 +108,7 @@ UNTHREADED_TEST_CASE("each skipped block is the identity, against the naive tran
       if (random.bernoulli(0.4)) {
         skipped.attention[l] = 1;
         zeros.layers[l].attention.output = PanelMatrix<double>(37, 36, WeightType::full);
+        zeros.layers[l].attention.output_bias.clear();
       }
       if (random.bernoulli(0.4)) {
         skipped.mlp[l] = 1;

@@ -28,12 +28,12 @@ TEST_CASE("what would change the model, or stands for it, is refused by name") {
     }
     return std::string("no error");
   };
-  CHECK(error() == ": neither model.safetensors nor model.safetensors.index.json");
+  CHECK(error() ==
+        ": has neither model.safetensors nor model.safetensors.index.json; download the weights into it");
   specula_test::write_file(folder.path / "pytorch_model.bin", "x");
   CHECK(error() ==
-        ": neither model.safetensors nor model.safetensors.index.json, and pytorch_model.bin is not read: "
-        "save the "
-        "model as safetensors");
+        ": has neither model.safetensors nor model.safetensors.index.json, and pytorch_model.bin is not "
+        "read: save the model as safetensors");
   specula_test::write_file(folder.path / "model.safetensors", specula_test::safetensors_bytes("{}", ""));
   CHECK(error() == "no error");
   specula_test::write_file(folder.path / "adapter_config.json", "{}");

@@ -21,6 +21,7 @@ void require(bool ok) {
 constexpr std::string_view kSeeds[] = {
     R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2})",
     R"({"model_type":"llama","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"rope_theta":5e5,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}})",
+    R"({"architectures":["Qwen3ForCausalLM"],"vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"max_position_embeddings":64,"use_sliding_window":true,"sliding_window":64,"layer_types":["sliding_attention"],"rope_parameters":{"rope_type":"yarn","rope_theta":1e6,"factor":4,"original_max_position_embeddings":16,"beta_fast":4,"beta_slow":0.5,"mscale":1.2,"mscale_all_dim":0.7,"truncate":false}})",
     R"({"model_type":"specula_glide","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2,"target":{"num_attention_heads":4,"head_dim":2,"num_hidden_layers":3,"layers_read":[2]},"exits":null})",
 };
 

@@ -6,8 +6,8 @@ llama=$1 gguf=$2 examples=$3
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
 expect 0 '--type' "$gguf" --help
-expect 2 'directory is required' "$gguf"
-expect 2 "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto" "$gguf" x y --type q5_0
+expect 2 'model is required' "$gguf"
+expect 2 "type 'q4_k', must be f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or auto" "$gguf" x y --type q4_k
 expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
 expect 0 'chain\[:LENGTH' "$llama" --help
 expect 2 '--model is required' "$llama"
@@ -21,7 +21,7 @@ expect 2 '--json goes with --compare or --passes' "$llama" -m x --json y
 expect 2 'compare excludes --passes' "$llama" -m x --passes 4 --compare chain
 expect 2 'beside requires --passes' "$llama" -m x --beside y
 expect 2 'passes: Value 300 not in range' "$llama" -m x --passes 300
-expect 2 'no target: .*/nowhere has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
+expect 2 'no target: .*/nowhere is no GGUF file and has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
 expect 2 'stop does not go with --compare' "$llama" -m x --compare chain:10@max-gram --stop end
 expect 2 'stop is empty' "$llama" -m x --stop ''
 expect 2 'temperature' "$llama" -m x --temperature -1
@@ -92,6 +92,29 @@ also '^3  '
 expect 0 '"beside": "medium"' cat "$scratch/passes.json"
 also '"turns": 2'
 also '"built_with": "'
+# A file with a chat template: turns, each after the answer before it; raw; a conversation.
+expect 2 '--chat: the target .*target.gguf has no chat template' "${run[@]}" --prompt x --chat
+mkdir "$scratch/chat" && ln -s "$models"/medium/* "$scratch/chat"
+printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" \
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}" >"$scratch/chat/chat_template.jinja"
+expect 0 'bytes' "$gguf" "$scratch/chat" "$scratch/chat.gguf"
+printf '%s\n' '{"turns": ["What is 2 + 3?", "And twice that?"]}' >"$scratch/turns.jsonl"
+chat=("$llama" -m "$scratch/chat.gguf" --pipeline chain:4@max-gram --max-new-tokens 6)
+expect 0 '^> What is 2 + 3?$' "${chat[@]}" --prompts "$scratch/turns.jsonl"
+also '^> And twice that?$'
+also '^12 tokens'
+expect 0 '^> one$' "${chat[@]}" --prompt one --chat --system 'Be brief.'
+expect 0 '^one' "${chat[@]}" --prompt one --raw
+expect 0 '^one' "${chat[@]}" --prompt one --special
+expect 2 'chat excludes --special' "${chat[@]}" --prompt one --special --chat
+expect 0 '^pipeline ' "${chat[@]/--pipeline/--compare}" --prompts "$scratch/turns.jsonl" --json "$scratch/chat.json"
+expect 0 '"style": "chat"' cat "$scratch/chat.json"
+if script -qec true /dev/null >/dev/null 2>&1; then
+  printf 'One?\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
+  # shellcheck disable=SC2016  # $1 is the inner shell's
+  expect 0 '12 tokens' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
+  also 'One question a line; /exit or Ctrl-D ends'
+fi
 # A token that ends texts and has no place in the file.
 mkdir "$scratch/ends" && ln -s "$models"/medium/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
 expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$gguf" "$scratch/ends" "$scratch/ends.gguf"

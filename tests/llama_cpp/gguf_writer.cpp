@@ -42,8 +42,19 @@ const std::filesystem::path kModels = SPECULA_MODELS_DIR;
 /// other than hidden size / heads, tokens that the tokenizer does not have.
 constexpr int kVocab = 2052, kHidden = 48, kWide = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
 
+/// What makes another architecture of it.
+struct Parts {
+  std::string type = "llama";
+  bool qkv_bias = false, output_bias = false, norms = false;
+  std::string scaling =
+      R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64})";
+  int heads = kHeads, kv_heads = kKvHeads;
+};
+
 /// With `eight_bits`, matrices are stored at 8 bits.
-void write_directory(const std::filesystem::path& folder, const std::string& dtype, bool eight_bits = false) {
+void write_directory(const std::filesystem::path& folder, const std::string& dtype, bool eight_bits = false,
+                     const Parts& parts = {}) {
   Random random(3);
   std::vector<Tensor> tensors;
   const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t cols) {
@@ -68,10 +79,21 @@ void write_directory(const std::filesystem::path& folder, const std::string& dty
   add("model.norm.weight", kHidden, 0);
   for (int l = 0; l < 2; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";
-    add(at + "self_attn.q_proj.weight", kHeads * kHeadDim, kHidden);
-    add(at + "self_attn.k_proj.weight", kKvHeads * kHeadDim, kHidden);
-    add(at + "self_attn.v_proj.weight", kKvHeads * kHeadDim, kHidden);
-    add(at + "self_attn.o_proj.weight", kHidden, kHeads * kHeadDim);
+    const int queries = parts.heads * kHeadDim, keys = parts.kv_heads * kHeadDim;
+    add(at + "self_attn.q_proj.weight", queries, kHidden);
+    add(at + "self_attn.k_proj.weight", keys, kHidden);
+    add(at + "self_attn.v_proj.weight", keys, kHidden);
+    add(at + "self_attn.o_proj.weight", kHidden, queries);
+    if (parts.qkv_bias) {
+      add(at + "self_attn.q_proj.bias", queries, 0);
+      add(at + "self_attn.k_proj.bias", keys, 0);
+      add(at + "self_attn.v_proj.bias", keys, 0);
+    }
+    if (parts.output_bias) add(at + "self_attn.o_proj.bias", kHidden, 0);
+    if (parts.norms) {
+      add(at + "self_attn.q_norm.weight", kHeadDim, 0);
+      add(at + "self_attn.k_norm.weight", kHeadDim, 0);
+    }
     add(at + "mlp.gate_proj.weight", kWide, kHidden);
     add(at + "mlp.up_proj.weight", kWide, kHidden);
     add(at + "mlp.down_proj.weight", kHidden, kWide);
@@ -79,14 +101,13 @@ void write_directory(const std::filesystem::path& folder, const std::string& dty
     add(at + "post_attention_layernorm.weight", kHidden, 0);
   }
   write_file(folder / "model.safetensors", safetensors_bytes(tensors));
-  write_file(
-      folder / "config.json",
-      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 2052, "hidden_size": 48,
-                 "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-                 "head_dim": 16, "rms_norm_eps": 1e-4, "rope_theta": 5000.0, "tie_word_embeddings": false,
-                 "max_position_embeddings": 512,
-                 "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                                  "original_max_position_embeddings": 64}})");
+  write_file(folder / "config.json",
+             R"({"vocab_size": 2052, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2,
+                 "head_dim": 16, "rms_norm_eps": 1e-4, "rope_theta": 5000.0,
+                 "tie_word_embeddings": false, "max_position_embeddings": 512, "sliding_window": null, "model_type": ")" +
+                 parts.type + R"(", "num_attention_heads": )" + std::to_string(parts.heads) +
+                 R"(, "num_key_value_heads": )" + std::to_string(parts.kv_heads) + R"(, "attention_bias": )" +
+                 (parts.output_bias ? "true" : "false") + R"(, "rope_scaling": )" + parts.scaling + "}");
   std::filesystem::copy_file(kModels / "target" / "tokenizer.model", folder / "tokenizer.model");
 }
 
@@ -135,6 +156,49 @@ TEST_CASE("a model with all optional parts of a Llama") {
   write_gguf(rounded.path, rounded.path / "model.gguf", GgufType::bf16);
   CHECK(static_cast<double>(std::filesystem::file_size(rounded.path / "model.gguf")) <
         1.3 * static_cast<double>(weights));
+}
+
+TEST_CASE("models of other architectures, and with other scaled angles") {
+  quiet();
+  const TemporaryDirectory folder("gguf_parts");
+  const auto file = folder.path / "model.gguf";
+  const std::string linear = R"({"type": "linear", "factor": 2.5})",
+                    yarn = R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64)",
+                    betas = R"(, "beta_fast": 8, "beta_slow": 2, "attention_factor": 1.3)";
+  const auto written = [&](const Parts& parts) {
+    std::filesystem::remove_all(folder.path);
+    std::filesystem::create_directory(folder.path);
+    write_directory(folder.path, "F32", false, parts);
+    CHECK(difference(folder.path, GgufType::f32) < 1e-4);
+    char name[16];
+    llama_model_meta_val_str(llama_cpp::load(file).get(), "general.architecture", name, sizeof name);
+    return std::string(name);
+  };
+  CHECK(written({.type = "mistral", .scaling = linear, .heads = 2}) == "llama");
+  CHECK(written({.type = "llama", .qkv_bias = true, .output_bias = true, .scaling = yarn + "}"}) == "llama");
+  CHECK(written({.type = "llama", .scaling = yarn + betas + "}"}) == "llama");
+  CHECK(written({.type = "qwen2", .qkv_bias = true, .scaling = "null", .heads = 6}) ==
+        "llama");  // wide heads
+  CHECK(written({.type = "qwen2", .qkv_bias = true, .scaling = yarn + "}", .heads = 3, .kv_heads = 1}) ==
+        "qwen2");
+  CHECK(written({.type = "qwen3", .norms = true, .scaling = yarn + R"(, "attention_factor": 1.3})"}) ==
+        "qwen3");
+  const auto error = [&](const Parts& parts) -> std::string {
+    write_directory(folder.path, "F32", false, parts);
+    try {
+      write_gguf(folder.path, file, GgufType::f32);
+    } catch (const std::runtime_error& thrown) {
+      return std::string(thrown.what()).substr(folder.path.string().size());
+    }
+    return "none";
+  };
+  const std::string what = "/config.json: a GGUF file of architecture 'qwen3' has no place for ";
+  std::filesystem::remove(folder.path / "tokenizer.model");
+  CHECK(error({.type = "qwen3", .qkv_bias = true, .output_bias = true, .norms = true}) ==
+        what + "a bias of the attention's output (attention_bias)");
+  std::filesystem::remove(folder.path / "tokenizer.model");
+  CHECK(error({.type = "qwen3", .norms = true}) ==
+        what + "rope_scaling of type llama3, nor of type yarn with other betas than 32 and 1");
 }
 
 TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
@@ -382,7 +446,7 @@ TEST_CASE("errors name what cannot be written") {
   CHECK_THROWS_AS(write_gguf(folder.path, file, GgufType::f32), std::runtime_error);
   CHECK(!std::filesystem::exists(file));
   CHECK_THROWS_WITH_AS(write_gguf(kModels / "small", folder.path / "no" / "x.gguf", GgufType::f32),
-                       ((folder.path / "no" / "x.gguf").string() + ": cannot be written").c_str(),
+                       ((folder.path / "no" / "x.gguf").string() + ": cannot be opened for writing").c_str(),
                        std::runtime_error);
 
   CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
@@ -390,8 +454,8 @@ TEST_CASE("errors name what cannot be written") {
   CHECK(specula_examples::parse_gguf_type("q8_0") == GgufType::q8_0);
   CHECK(specula_examples::parse_gguf_type("q4_0") == GgufType::q4_0);
   CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q5_0"),
-                       "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto",
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_k"),
+                       "type 'q4_k', must be f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or auto",
                        specula_examples::UsageError);
 }
 

@@ -92,6 +92,38 @@ printf '%s\n' '{"prompt": "def add(a, b):"}' >"$scratch/add.jsonl"
 expect 0 '^chain:3 .*1/1' "$compare" --models "$models" --target "$scratch/stops" --prompts "$scratch/add.jsonl" --max-new-tokens 24 \
   --pipelines chain:3 --json "$scratch/old.json"
 expect 0 '"new_tokens": 1,' cat "$scratch/old.json"
+# A model with a chat template: turns of a file, each after the answer before it; a system message; raw; a conversation.
+mkdir "$scratch/chat" && ln -s "$models"/target/* "$scratch/chat"
+printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" \
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}" >"$scratch/chat/chat_template.jinja"
+printf '%s\n' '{"turns": ["What is 2 + 3?", "And twice that?"]}' >"$scratch/turns.jsonl"
+chat=("$generate" --models "$models" --target "$scratch/chat" --pipeline chain:4@max-gram --max-new-tokens 6)
+expect 0 '^> What is 2 + 3?$' "${chat[@]}" --prompts "$scratch/turns.jsonl" --json "$scratch/turns.json" --trace "$scratch/turns"
+also '^> And twice that?$'
+expect 0 '"prompt": "And twice that?"' cat "$scratch/turns.json"
+expect 0 '^> one$' "${chat[@]}" --prompt one --system 'Be brief.'
+expect 0 '^one' "${chat[@]}" --prompt one --raw
+expect 0 '^Question: one$' "${chat[@]}" --prompt one --style question
+expect 0 'speculation: .*same text' "${chat[@]}" --prompts "$scratch/turns.jsonl" --race
+expect 0 '^chain:2 ' "$compare" --models "$models" --target "$scratch/chat" --prompts "$scratch/turns.jsonl" --max-new-tokens 6 \
+  --pipelines chain:2 --system 'Be brief.' --json "$scratch/chat.json"
+expect 0 '"style": "chat"' cat "$scratch/chat.json"
+also '"system": "Be brief."'
+expect 2 '--chat excludes --raw' "${chat[@]}" --prompt one --raw --chat
+expect 2 '--raw excludes --system' "${chat[@]}" --prompt one --raw --system x
+expect 2 'style code does not go with --chat and --system' "${chat[@]}" --prompt one --chat --style code
+expect 2 '--chat: the target .*/target has no chat template' "$generate" --models "$models" --pipeline chain --prompt x --chat
+expect 2 '--system: the target .*/target has no chat template' "$compare" --models "$models" --system x
+if script -qec true /dev/null >/dev/null 2>&1; then
+  printf 'One?\n\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
+  # shellcheck disable=SC2016  # $1 is the inner shell's
+  expect 0 'One question a line; /exit or Ctrl-D ends' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
+  [ "$(grep -c 'chain:4@max-gram: [0-9]* tokens' "$scratch/out")" -eq 2 ] || { echo 'FAILED: a conversation of two questions'; failed=1; }
+  expect 2 'json and --trace go with a prompt' script -qec "${chat[*]} --json $scratch/turns.json" /dev/null
+fi
+printf '{{ messages[0].content }}' >"$scratch/chat/chat_template.jinja"  # needs the engine
+"${chat[@]}" --prompt one >"$scratch/out" 2>&1 || also 'chat_template.jinja: a chat template that this program does not know'
+expect 0 '^one' "${chat[@]}" --prompt one --raw
 # A draft of as many tokens that mean something else, and one of which nobody knows what they mean.
 mkdir "$scratch/other" && ln -s "$models"/small/* "$scratch/other" && echo '{"@@": 5}' >"$scratch/other/added_tokens.json"
 for program in "$generate --prompt x --pipeline" "$compare --pipelines"; do

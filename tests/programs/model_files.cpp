@@ -21,6 +21,7 @@
 
 #include "../cpu/safetensors_writer.hpp"
 #include "bigram_file.hpp"
+#include "chat_template.hpp"
 #include "files.hpp"
 #include "prompts.hpp"
 #include "skip.hpp"
@@ -90,10 +91,13 @@ class Folder {
       out << ", config " << c.vocab_size << ' ' << c.hidden_size << ' ' << c.intermediate_size << ' '
           << c.layers << ' ' << c.heads << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.max_position
           << ' ' << c.rms_norm_eps << ' ' << c.rope_theta << ' ' << c.rope_scaling.factor << ' '
-          << c.tied_head;
+          << c.tied_head << ", rope " << static_cast<int>(c.rope_scaling.type) << ' '
+          << c.rope_scaling.original_max_position << ", parts " << c.qkv_bias << c.output_bias
+          << c.query_key_norms;
       const specula::cpu::TensorFiles tensors(path);
       out << ", tensors";
       for (const auto& [name, _] : tensors.names()) out << ' ' << name;
+      if (const auto chat = find_chat_template(path)) out << ", chat " << chat->source;
       return out.str();
     } catch (const std::exception& error) {
       return error.what();
@@ -220,8 +224,8 @@ std::vector<Case> cases() {
       {config, "num_key_value_heads", read, R"({"num_key_value_heads": 4})", "8 4"},
       {config, "head_dim", read, R"({"head_dim": 10})", "8 8 10"},
       {config, "rms_norm_eps", read, R"({"rms_norm_eps": 1e-4})", "512 0.0001"},
-      {config, "rope_theta", read, R"({"rope_theta": 5000})", " 5000 0"},
-      {config, "tie_word_embeddings", read, R"({"tie_word_embeddings": true})", " 10000 0 1"},
+      {config, "rope_theta", read, R"({"rope_theta": 5000})", " 5000 1"},
+      {config, "tie_word_embeddings", read, R"({"tie_word_embeddings": true})", " 10000 1 1"},
       {config, "max_position_embeddings", read, R"({"max_position_embeddings": 100})", "8 100"},
       {config, "max_position_embeddings", read, R"({"max_position_embeddings": null})", "8 2048"},
       {config, "max_sequence_length", read,
@@ -230,20 +234,46 @@ std::vector<Case> cases() {
        R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
            "original_max_position_embeddings": 256}})",
        " 10000 8 0"},
-      {config, "rope_parameters", read, R"({"rope_parameters": {"rope_theta": 500}})", " 500 0"},
-      {config, "model_type", refused, R"({"model_type": "qwen2"})", "model_type"},
-      {config, "architectures", refused, R"({"architectures": ["MistralForCausalLM"]})", "architectures"},
+      {config, "rope_parameters", read, R"({"rope_parameters": {"rope_theta": 500}})", " 500 1"},
+      {config, "rope_scaling", read, R"({"rope_scaling": {"type": "linear", "factor": 3}})",
+       " 10000 3 0, rope 1"},
+      {config, "rope_scaling", read,
+       R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 256}})",
+       " 10000 4 0, rope 3 256"},
+      {config, "original_max_position_embeddings", read,
+       R"({"rope_scaling": {"rope_type": "yarn", "factor": 4}, "original_max_position_embeddings": 128})",
+       "rope 3 128"},
+      {config, "model_type", read, R"({"model_type": "qwen2", "num_key_value_heads": 8})", "parts 100"},
+      {config, "architectures", read,
+       R"({"architectures": ["Qwen3ForCausalLM"], "model_type": null, "num_key_value_heads": 8, "head_dim": 8})",
+       "parts 001"},
+      {config, "attention_bias", read, R"({"attention_bias": true})", "parts 110"},
+      {config, "sliding_window", read,
+       R"({"model_type": "mistral", "num_key_value_heads": 8, "sliding_window": 512, "head_dim": 10})",
+       "8 8 10"},
+      {config, "use_sliding_window", read,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": false})",
+       "parts 100"},
+      {config, "layer_types", read,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": true,
+           "layer_types": ["full_attention"]})",
+       "parts 100"},
+      {config, "use_sliding_window", refused,
+       R"({"model_type": "qwen2", "num_key_value_heads": 8, "sliding_window": 8, "use_sliding_window": true})",
+       "key 'sliding_window'"},
+      {config, "layer_types", refused, R"({"layer_types": ["chunked_attention"]})", "layer_types"},
+      {config, "model_type", refused, R"({"model_type": "gemma3"})", "model_type"},
+      {config, "architectures", refused, R"({"architectures": ["PhiForCausalLM"]})", "architectures"},
       {config, "hidden_act", refused, R"({"hidden_act": "gelu"})", "hidden_act"},
-      {config, "attention_bias", refused, R"({"attention_bias": true})", "attention_bias"},
       {config, "mlp_bias", refused, R"({"mlp_bias": true})", "mlp_bias"},
-      {config, "sliding_window", refused, R"({"sliding_window": 4096})", "sliding_window"},
+      {config, "sliding_window", refused, R"({"sliding_window": 256})", "sliding_window"},
       {config, "quantization_config", refused, R"({"quantization_config": {"bits": 4}})",
        "quantization_config"},
       {config, "partial_rotary_factor", refused, R"({"partial_rotary_factor": 0.5})",
        "partial_rotary_factor"},
       {config, "partial_rotary_factor", refused, R"({"rope_parameters": {"partial_rotary_factor": 0.5}})",
        "key 'rope_parameters': key 'partial_rotary_factor'"},
-      {config, "rope_scaling", refused, R"({"rope_scaling": {"rope_type": "yarn", "factor": 8}})",
+      {config, "rope_scaling", refused, R"({"rope_scaling": {"rope_type": "longrope", "factor": 8}})",
        "rope_scaling"},
       {config, "rope_parameters", refused, R"({"rope_parameters": {"full_attention": {"rope_theta": 500}}})",
        "rope_parameters"},
@@ -259,15 +289,16 @@ std::vector<Case> cases() {
       {tokenizer, "added_tokens", read,
        R"({"added_tokens": [{"id": 11, "content": "<t>", "special": false}]})", "[ 1 9 11 4 ] [ 1 11 3 6",
        true},
-      {tokenizer, "post_processor", refused, R"({"post_processor": {"type": "ByteLevel"}})",
-       "post_processor ByteLevel", true},
+      {tokenizer, "post_processor", refused, R"({"post_processor": {"type": "RobertaProcessing"}})",
+       "post_processor RobertaProcessing", true},
       {tokenizer, "post_processor", refused,
        R"({"post_processor": {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {}}, {"SpecialToken": {"id": "</s>"}}]}})",
        "a post_processor that puts other tokens than one in front", true},
       {tokenizer, "model", refused, R"({"model": {"type": "Unigram"}})", "a model Unigram", true},
-      {tokenizer, "added_tokens", refused,
-       R"({"added_tokens": [{"id": 11, "content": "<t>", "special": false, "single_word": true}]})",
-       "single_word", true},
+      {tokenizer, "normalizer", refused, R"({"normalizer": {"type": "Lowercase"}})", "a normalizer Lowercase",
+       true},
+      {tokenizer, "pre_tokenizer", refused, R"({"pre_tokenizer": {"type": "Whitespace"}})",
+       "a pre_tokenizer Whitespace", true},
       {map, "bos_token", read, R"({"bos_token": "</s>"})", "begin 2 end"},
       {map,
        "bos_token",
@@ -325,6 +356,18 @@ std::vector<Case> cases() {
        "token '<|none|>' is not in the vocabulary"},
       {map, "eos_token", refused, R"({"eos_token": "<|none|>"})", "token '<|none|>' is not in the vocabulary",
        true},
+      {tokens, "chat_template", read, R"({"chat_template": "turns"})", "chat turns"},
+      {tokens, "chat_template", read, R"({"chat_template": [{"name": "default", "template": "turns"}]})",
+       "chat turns", true},
+      {tokens, "chat_template", refused, R"({"chat_template": [{"name": "rag", "template": "turns"}]})",
+       "none of the templates is the default one"},
+      {"chat_template.jinja",
+       "",
+       read,
+       "turns",
+       "chat turns",
+       false,
+       {{tokens, R"({"chat_template": "others"})"}}},
       {tokens, "add_eos_token", refused, R"({"add_eos_token": true})", "add_eos_token"},
       {tokens, "add_eos_token", refused, R"({"add_eos_token": true})", "add_eos_token", true},
       {tokens, "sp_model_kwargs", refused, R"({"sp_model_kwargs": {"nbest_size": 4}})", "sp_model_kwargs"},
@@ -348,21 +391,20 @@ std::vector<Case> cases() {
         all.push_back({file, key, ignored, json{{key, value}}.dump(), {}, with_json});
   };
   ignore(config,
-         {"bos_token_id", "pad_token_id", "torch_dtype", "dtype", "use_cache", "pretraining_tp",
-          "initializer_range", "attention_dropout", "transformers_version"},
+         {"max_window_layers", "bos_token_id", "pad_token_id", "torch_dtype", "dtype", "use_cache",
+          "pretraining_tp", "initializer_range", "attention_dropout", "transformers_version"},
          3);
   ignore(generation,
          {"temperature", "top_p", "top_k", "min_p", "do_sample", "repetition_penalty", "max_length",
           "max_new_tokens", "bos_token_id", "pad_token_id", "stop_strings", "suppress_tokens"},
          3);
   ignore(tokens,
-         {"tokenizer_class", "chat_template", "model_max_length", "clean_up_tokenization_spaces",
-          "split_special_tokens", "padding_side", "use_default_system_prompt"},
+         {"tokenizer_class", "model_max_length", "clean_up_tokenization_spaces", "split_special_tokens",
+          "padding_side", "use_default_system_prompt"},
          "LlamaTokenizer");
-  for (const char* file :
-       {"chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json",
-        "quantize_config.json", "quant_config.json", "adapter_model.safetensors", "pytorch_model.bin",
-        "pytorch_model.bin.index.json", "vocab.json", "merges.txt"})
+  for (const char* file : {"chat_template.json", "preprocessor_config.json", "processor_config.json",
+                           "quantize_config.json", "quant_config.json", "adapter_model.safetensors",
+                           "pytorch_model.bin", "pytorch_model.bin.index.json", "vocab.json", "merges.txt"})
     for (const bool with_json : {false, true}) all.push_back({file, "", ignored, "{}", {}, with_json});
   for (const char* key : {"decoder", "truncation", "padding"})
     all.push_back({tokenizer, key, ignored, json{{key, {{"type", "Fuse"}}}}.dump(), {}, true});

@@ -125,6 +125,8 @@ TEST_CASE("JSON Lines: prompt, question, the first of turns") {
   CHECK(prompts[0].put(Style::automatic) == "def f():\n");
   CHECK(prompts[1].put(Style::automatic) == "Question: How many?\nAnswer:");
   CHECK(prompts[2].put(Style::automatic) == "Question: One\nAnswer:");
+  CHECK(prompts[2].later == std::vector<std::string>{"Two"});
+  CHECK(prompts[1].later.empty());
   CHECK(prompts[1].put(Style::raw) == "How many?");
   CHECK(prompts[0].put(Style::code) == "def f():\n");
 }
@@ -160,6 +162,8 @@ TEST_CASE("JSON Lines: null counts as absent; messages name the field") {
         "p.jsonl:2: key 'turns': expected strings, at least one, found an array of 0");
   CHECK(error("{\"turns\": [null]}") ==
         "p.jsonl:2: key 'turns': expected strings, at least one, found [null]");
+  CHECK(error("{\"turns\": [\"a\", 7]}") ==
+        "p.jsonl:2: key 'turns': expected strings, at least one, found an array of 2");
   CHECK(error("{\"prompt\": null}") == "p.jsonl:2: has none of the fields prompt, question, turns");
   CHECK(error("[1]") == "p.jsonl:2: expected a JSON object, found [1]");
   CHECK(error("{\"prompt\": ").starts_with("p.jsonl:2: offset 11: "));
@@ -223,12 +227,12 @@ TEST_CASE("styles by name") {
   CHECK_THROWS_AS(parse_style("poem"), UsageError);
 }
 
-TEST_CASE("several files, a limited number of prompts from each, in the style of each field") {
+TEST_CASE("several files, a limited number of prompts from each") {
   const std::string file = SPECULA_MODELS_DIR "/../prompts/default.jsonl";
   const auto all = load_prompts(file);
-  const auto some = put_prompts({file, file}, 3, Style::automatic);
+  const auto some = split_prompts({file, file}, {.limit = 3}).test;
   REQUIRE(some.size() == 6);
-  for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == all[i % 3].put(Style::automatic));
-  CHECK(put_prompts({file}, 0, Style::raw).size() == all.size());
-  CHECK(put_prompts({file}, 0, Style::raw)[0] == all[0].text);
+  for (std::size_t i = 0; i < some.size(); ++i)
+    CHECK(some[i].put(Style::automatic) == all[i % 3].put(Style::automatic));
+  CHECK(split_prompts({file}, {}).test.size() == all.size());
 }

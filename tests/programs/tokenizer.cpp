@@ -9,6 +9,7 @@
 
 #include "files.hpp"
 #include "skip.hpp"
+#include "text_pattern.hpp"
 #include "text_stream.hpp"
 #include "tokenizer.hpp"
 #include "vocabulary.hpp"
@@ -139,9 +140,12 @@ TEST_CASE("a folder or a file; errors name what is missing") {
   if (!fs::exists(file)) return specula_test::skip("no model pack");
   CHECK(Tokenizer(file.parent_path()).encode("def f") == Tokenizer(file).encode("def f"));
   const JsonFolder folder;
-  CHECK_THROWS_WITH_AS(Tokenizer(folder.path),
-                       (folder.path.string() + ": has neither tokenizer.model nor tokenizer.json").c_str(),
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(
+      Tokenizer(folder.path),
+      (folder.path.string() + ": has neither tokenizer.model nor tokenizer.json; put the one that the "
+                              "model was published with into it")
+          .c_str(),
+      std::runtime_error);
 }
 
 // The expected tokens are what Hugging Face's `tokenizers` 0.23.3 gives for the same files and texts.
@@ -222,6 +226,18 @@ TEST_CASE("tokenizer.json: added tokens are found in the text, unless they are s
   CHECK(tokens(both, [](JsonFolder& f) { f.metaspace("never", false); }) ==
         Ids{{4, 16, 4}, {4, 3, 16, 12}, {16, 16, 11}, {3, 16}, {9, 16, 0, 6}, {4, 3, 17, 3, 5}});
 
+  if (TextPattern::has_regular_expressions()) {
+    const json single{{"single_word", true}};
+    CHECK(tokens({added(16, "<t>", plain), added(4, "a", single), added(9, "ab", single)}, unchanged) ==
+          Ids{{4, 16, 4}, {4, 13, 16, 13, 4}, {16, 16, 3, 11}, {13, 16}, {9, 16, 3, 0, 6}, {4, 13, 0, 3, 5}});
+    JsonFolder words;
+    words.file["added_tokens"].push_back(added(4, "a", single));
+    CHECK(words.read().encode("ca a") == std::vector<Token>{1, 3, 14, 3, 4});
+    CHECK(words.read().encode("a\xc3\xa9 \xc3\xa9"
+                              "a a_ (a)") ==
+          std::vector<Token>{1, 12, 7, 8, 3, 7, 8, 4, 12, 0, 3, 0, 4, 3, 0});
+  }
+
   JsonFolder folder;
   folder.file["added_tokens"].push_back(added(16, "<t>", {{"special", true}}));
   CHECK(folder.read().encode("a<t>") == std::vector<Token>{1, 12, 0});  // as text
@@ -278,10 +294,10 @@ TEST_CASE("tokenizer.json: errors name unsupported kinds and the alternative") {
     return folder.complaint();
   };
   CHECK(complaint([](json& f) {
-          f["pre_tokenizer"] = {{"type", "ByteLevel"}};
+          f["pre_tokenizer"] = {{"type", "Whitespace"}};
         }) ==
-        "a pre_tokenizer ByteLevel is not read, only byte-pair encoding as Llama 1 and 2 have it; put the "
-        "SentencePiece model beside it as tokenizer.model, or run the model as a GGUF file in specula-llama");
+        "a pre_tokenizer Whitespace is not read; put the SentencePiece model, if there is one, beside it as "
+        "tokenizer.model, or run the model as a GGUF file in specula-llama");
   CHECK(
       complaint([](json& f) { f["model"]["type"] = "Unigram"; }).starts_with("a model Unigram is not read"));
   CHECK(complaint([](json& f) {
@@ -291,9 +307,6 @@ TEST_CASE("tokenizer.json: errors name unsupported kinds and the alternative") {
       complaint([](json& f) {
         f["normalizer"] = nullptr;
       }).starts_with("a tokenizer whose normalizer and pre_tokenizer leave spaces as they are is not read"));
-  CHECK(complaint([](json& f) {
-          f["model"]["ignore_merges"] = true;
-        }).starts_with("ignore_merges is not read"));
   CHECK(complaint([](json& f) {
           f["model"]["end_of_word_suffix"] = "</w>";
         }).starts_with("end_of_word_suffix is not read"));

@@ -11,13 +11,15 @@
 #include "specula/cpu/detail/decoder_exits.hpp"
 #include "specula/cpu/detail/decoder_members.hpp"
 #include "specula/cpu/detail/load_decoder_weights.hpp"
+#include "specula/cpu/load_options.hpp"
 
 namespace specula::cpu {
 
 /// @cond
 template class Decoder<double>;
 template DecoderWeights<double> load_decoder_weights(const std::filesystem::path&,
-                                                     std::shared_ptr<const DecoderWeights<double>>);
+                                                     std::shared_ptr<const DecoderWeights<double>>,
+                                                     const LoadOptions&);
 template DecoderWeights<double> random_decoder_weights(const DecoderConfig&, std::uint64_t, WeightType,
                                                        std::shared_ptr<const DecoderWeights<double>>);
 /// @endcond

@@ -37,7 +37,7 @@ class Decoder {
   static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
 
  public:
-  /// Loads a directory with config.json and model.safetensors (or shards and their index).
+  /// Loads a directory with config.json and model.safetensors (or shards and their index), or a GGUF file.
   /// Throws std::runtime_error for a bad file (load_decoder_weights), std::invalid_argument for bad options.
   explicit Decoder(const std::filesystem::path& directory, const DecoderOptions& options = {});
 

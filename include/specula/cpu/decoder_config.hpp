@@ -13,22 +13,33 @@
 
 namespace specula::cpu {
 
-/// The frequencies of "llama3" rope scaling (transformers, modeling_rope_utils.py,
-/// _compute_llama3_parameters).
-struct Llama3RopeScaling {
-  double factor = 0;           ///< 0: no scaling
-  double low_freq_factor = 1,  ///< scaled: wavelengths above original_max_position / low_freq_factor tokens
-      high_freq_factor = 4;    ///< kept: those below original_max_position / high_freq_factor
-  double original_max_position = 8192;  ///< context length before scaling, in tokens
+/// Which rotary frequencies are scaled.
+enum class RopeType {
+  none,    ///< none
+  linear,  ///< all (position interpolation)
+  llama3,  ///< low ones; those in between in part, which is linear in their turns
+  yarn     ///< low ones; those in between in part, which is linear in their pairs' numbers
+};
+
+/// Scaling of the rotary frequencies for a longer context (transformers, modeling_rope_utils.py). A pair of
+/// features turns so many times within the original context.
+struct RopeScaling {
+  RopeType type = RopeType::none;       ///< which are scaled
+  double factor = 1;                    ///< by which scaled frequencies are divided
+  double original_max_position = 8192;  ///< llama3, yarn: context length before scaling, in tokens
+  double low_turns = 1;         ///< scaled: pairs of fewer turns (llama3: low_freq_factor, yarn: beta_slow)
+  double high_turns = 4;        ///< kept: pairs of more turns (llama3: high_freq_factor, yarn: beta_fast)
+  bool truncate = true;         ///< yarn: scaling begins and ends at whole pairs
+  double attention_factor = 1;  ///< yarn: of all cosines and sines, hence of queries and keys
 };
 
 /// Attention parameters that queries and keys must agree on.
 struct AttentionShape {
-  std::int32_t heads = 0;          ///< query heads
-  std::int32_t kv_heads = 0;       ///< key-value heads; divides `heads`
-  std::int32_t head_dim = 0;       ///< features per head; even, since rotary pairs
-  double rope_theta = 10000;       ///< base of the rotary frequencies
-  Llama3RopeScaling rope_scaling;  ///< of the rotary frequencies
+  std::int32_t heads = 0;     ///< query heads
+  std::int32_t kv_heads = 0;  ///< key-value heads; divides `heads`
+  std::int32_t head_dim = 0;  ///< features per head; even, since rotary pairs
+  double rope_theta = 10000;  ///< base of the rotary frequencies
+  RopeScaling rope_scaling;   ///< of the rotary frequencies
 
   std::int32_t group() const { return heads / kv_heads; }  ///< query heads that share a KV head
 };
@@ -50,6 +61,9 @@ struct DecoderConfig : AttentionShape {
   std::int32_t max_position = 0;       ///< trained context length; 0: unknown. Not a limit of this library
   double rms_norm_eps = 1e-6;          ///< epsilon of the RMS norms
   bool tied_head = false;              ///< the LM head is the embedding
+  bool qkv_bias = false;               ///< biases of queries, keys and values
+  bool output_bias = false;            ///< a bias of each attention block's output
+  bool query_key_norms = false;        ///< RMS norms of each head's query and key, before they are rotated
   Conditioning conditioned_on = Conditioning::nothing;  ///< what a draft reads of its target
   TargetShape target;                                   ///< if conditioned on keys and values
   /// If conditioned on features: numbers of the target's layers, ascending, after which it also reads the
@@ -68,6 +82,9 @@ struct DecoderConfig : AttentionShape {
 };
 
 namespace detail {
+
+/// The way out for a model that is not read, for messages.
+inline constexpr const char* kAsGguf = "run it as a GGUF file in specula-llama (docs/models.md)";
 
 /// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
 struct Requirements {
@@ -90,6 +107,20 @@ struct Requirements {
   }
 };
 
+inline void validate(const RopeScaling& scaling, double theta, std::string_view source) {
+  const Requirements expect{source};
+  const bool in_part = scaling.type == RopeType::llama3 || scaling.type == RopeType::yarn;
+  const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
+  expect(positive(scaling.factor), "rope_scaling: factor must be positive");
+  expect(positive(scaling.attention_factor), "rope_scaling: attention_factor must be positive");
+  expect(!in_part || positive(scaling.original_max_position),
+         "rope_scaling: original_max_position_embeddings must be positive");
+  expect(!in_part || (scaling.low_turns > 0 && positive(scaling.high_turns - scaling.low_turns)),
+         scaling.type == RopeType::llama3 ? "rope_scaling: expected 0 < low_freq_factor < high_freq_factor"
+                                          : "rope_scaling: expected 0 < beta_slow < beta_fast");
+  expect(scaling.type != RopeType::yarn || theta > 1, "rope_scaling of type yarn needs rope_theta > 1");
+}
+
 inline void validate(const AttentionShape& shape, std::string_view source) {
   const Requirements expect{source};
   expect.size("num_attention_heads", shape.heads);
@@ -106,12 +137,7 @@ inline void validate(const AttentionShape& shape, std::string_view source) {
          "num_attention_heads * head_dim is over 16777216");
   expect(std::isfinite(shape.rope_theta) && shape.rope_theta > 0,
          "rope_theta is " + specula::detail::number(shape.rope_theta) + ", expected a positive number");
-  const auto& scaling = shape.rope_scaling;
-  expect(scaling.factor == 0 ||
-             (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
-              scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
-         "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
-         "original_max_position_embeddings > 0");
+  validate(shape.rope_scaling, shape.rope_theta, source);
 }
 
 }  // namespace detail

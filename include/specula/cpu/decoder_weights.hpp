@@ -1,5 +1,5 @@
-// Weights of a Llama-family decoder: loaded from a Hugging Face directory, or random for tests. The functions
-// are compiled by compile_decoder.hpp.
+// Weights of a Llama-family decoder: loaded from a Hugging Face directory or GGUF, or random for tests. The
+// functions are compiled by compile_decoder.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/inputs.hpp"
+#include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 
 namespace specula::cpu {
@@ -21,7 +22,11 @@ template <class Real>
 struct AttentionWeights {
   detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros; empty: its input is not normed
   PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
-  PanelMatrix<Real> output;  ///< (hidden, heads * head_dim)
+  PanelMatrix<Real> output;                 ///< (hidden, heads * head_dim)
+  detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv), padded with zeros; empty: none
+  detail::AlignedVector<Real> output_bias;  ///< (hidden), padded with zeros; empty: none
+  detail::AlignedVector<Real> query_norm;   ///< (head_dim), padded with zeros, of each head; empty: none
+  detail::AlignedVector<Real> key_norm;     ///< the same of keys
 };
 
 /// Weights of an attention block over the keys and values of a target.
@@ -77,14 +82,16 @@ struct DecoderWeights {
   }
 };
 
-/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors are kept as bfloat16,
-/// 8-bit weights (int8_groups.hpp) are converted to it, F32 and F16 to Real. A feature head uses the
-/// embedding and LM head of `target`, which requires equal sizes; other models ignore `target`. Throws
-/// std::runtime_error naming the file and the key or tensor, and what was expected. Reads every byte once;
-/// while loading, needs memory for the weights and one more tensor.
+/// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
+/// first). BF16 tensors are kept as bfloat16, 8-bit weights (int8_groups.hpp) and GGUF's blocks are converted
+/// to it, F32 and F16 to Real, unless `options` say otherwise. A feature head uses the embedding and LM head
+/// of `target`, which requires equal sizes; other models ignore `target`. Throws std::runtime_error naming
+/// the file and the key or tensor, and what was expected. Reads every byte once; while loading, needs memory
+/// for the weights and one more tensor, of GGUF one more row, as the file is mapped.
 template <class Real>
-DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& directory,
-                                          std::shared_ptr<const DecoderWeights<Real>> target = {});
+DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
+                                          std::shared_ptr<const DecoderWeights<Real>> target = {},
+                                          const LoadOptions& options = {});
 
 /// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for
 /// an invalid config.

@@ -45,8 +45,8 @@ class PanelMatrix {
     return size() * (type_ == WeightType::bf16 ? sizeof(std::uint32_t) : sizeof(Real));
   }
 
-  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves, which is exact for values
-  /// that came from bf16.
+  /// Sets row `row` from `cols` floats. A bf16 matrix rounds them to nearest, ties to even, which is exact
+  /// for values that came from bf16.
   void set_row(std::int32_t row, std::span<const float> values) {
     for (std::int32_t k = 0; k < cols_; ++k) {
       const float value = values[static_cast<std::size_t>(k)];
@@ -55,7 +55,7 @@ class PanelMatrix {
         continue;
       }
       std::uint32_t& pair = pairs_[at(row, k / 2)];
-      const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) & 0xffff0000u;
+      const std::uint32_t upper = detail::round_to_bfloat16(value);
       pair = k % 2 == 0 ? (pair & 0xffff0000u) | (upper >> 16) : (pair & 0xffffu) | upper;
     }
   }

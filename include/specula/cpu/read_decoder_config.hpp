@@ -1,6 +1,8 @@
-// Reads config.json of a Llama-family model or of a draft that tools/train makes.
+// Reads config.json of a Llama-family model (Llama, Mistral, Qwen2, Qwen3) or of a draft that tools/train
+// makes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -15,25 +17,64 @@ namespace specula::cpu {
 
 namespace detail {
 
+/// Throws std::runtime_error for what would make another model, with the way out.
+[[noreturn]] inline void refuse(const JsonFields& config, std::string_view key, const std::string& what) {
+  config.fail(key, what + ": " + kAsGguf);
+}
+[[noreturn]] inline void refuse(const JsonFields& config, std::string_view key, const std::string& what,
+                                const Json& found) {
+  refuse(config, key, what + ", found " + summary(found));
+}
+
 /// Angles of a part of each head would be another model.
 inline void expect_whole_rotation(const JsonFields& config) {
   constexpr const char* kKey = "partial_rotary_factor";
-  if (config.number(kKey, 1) != 1) config.fail(kKey, "is not supported, expected 1", *config.find(kKey));
+  if (config.number(kKey, 1) != 1) refuse(config, kKey, "is not supported, expected 1", *config.find(kKey));
+}
+
+/// The factor of cosines and sines under "yarn" (transformers, _compute_yarn_parameters).
+inline double yarn_attention_factor(const JsonFields& rope) {
+  if (rope.find("attention_factor")) return rope.number("attention_factor");
+  const double factor = rope.number("factor"), own = rope.number("mscale", 0),
+               all = rope.number("mscale_all_dim", 0);
+  const auto scale = [&](double of) { return factor <= 1 ? 1 : 0.1 * of * std::log(factor) + 1; };
+  return own != 0 && all != 0 ? scale(own) / scale(all) : scale(1);
 }
 
 inline void read_rope(const JsonFields& config, std::string_view key, AttentionShape& out) {
   if (!config.find(key)) return;
   const JsonFields rope = config.object(key);
   for (const auto& [part, value] : rope.json().items())
-    if (value.is_object()) rope.fail(part, "angles of their own for some layers are not supported");
+    if (value.is_object()) refuse(rope, part, "angles of their own for some layers are not supported");
   expect_whole_rotation(rope);
   out.rope_theta = rope.number("rope_theta", out.rope_theta);
+  RopeScaling& scaling = out.rope_scaling = {};
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return;
-  if (type != "llama3")
-    config.fail(key, "rope_type '" + type + "' is not supported, expected 'default' or 'llama3'");
-  out.rope_scaling = {rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor"),
-                      rope.number("original_max_position_embeddings")};
+  if (type == "linear") {
+    scaling.type = RopeType::linear;
+  } else if (type == "llama3") {
+    scaling.type = RopeType::llama3;
+    scaling.low_turns = rope.number("low_freq_factor");
+    scaling.high_turns = rope.number("high_freq_factor");
+  } else if (type == "yarn") {
+    const auto turns = [&](const char* name, double absent) {  // 0 counts as absent in transformers
+      const double given = rope.number(name, 0);
+      return given != 0 ? given : absent;
+    };
+    scaling.type = RopeType::yarn;
+    scaling.low_turns = turns("beta_slow", 1);
+    scaling.high_turns = turns("beta_fast", 32);
+    scaling.truncate = rope.flag("truncate", true);
+    scaling.attention_factor = yarn_attention_factor(rope);
+  } else {
+    refuse(config, key,
+           "rope_type '" + type + "' is not supported, expected 'default', 'linear', 'llama3' or 'yarn'");
+  }
+  scaling.factor = rope.number("factor");
+  constexpr const char* kOriginal = "original_max_position_embeddings";  // one beside the object comes first
+  if (type != "linear")
+    scaling.original_max_position = (config.find(kOriginal) ? config : rope).number(kOriginal);
 }
 
 /// Reads the attention's keys, of a model or of a draft's 'target'.
@@ -45,44 +86,85 @@ inline void read_attention(const JsonFields& config, AttentionShape& out) {
   read_rope(config, "rope_scaling", out);
 }
 
-/// Reads the architecture: a Llama decoder, or one of the two kinds of drafts that tools/train makes.
-inline Conditioning read_architecture(const JsonFields& config) {
-  struct Architecture {
-    const char *name, *type;
-    Conditioning conditioned_on;
-  };
+/// What an architecture has of its own.
+struct Architecture {
+  const char *name, *type;
+  Conditioning conditioned_on = Conditioning::nothing;
+  bool qkv_bias = false;         ///< always; otherwise attention_bias says so, of the output, too
+  bool query_key_norms = false;  ///< always
+  bool llama = false;            ///< absent keys have the defaults of LlamaConfig, and there are no windows
+  bool window_flag = false;      ///< whether use_sliding_window says if there is one
+};
+
+inline const Architecture& read_architecture(const JsonFields& config) {
   static constexpr Architecture kKnown[] = {
-      {"LlamaForCausalLM", "llama", Conditioning::nothing},
-      {"SpeculaGlide", "specula_glide", Conditioning::key_values},
-      {"SpeculaFeatureHead", "specula_feature_head", Conditioning::features}};
+      {.name = "LlamaForCausalLM", .type = "llama", .llama = true},
+      {.name = "MistralForCausalLM", .type = "mistral"},
+      {.name = "Qwen2ForCausalLM", .type = "qwen2", .qkv_bias = true, .window_flag = true},
+      {.name = "Qwen3ForCausalLM", .type = "qwen3", .query_key_norms = true, .window_flag = true},
+      {.name = "SpeculaGlide",
+       .type = "specula_glide",
+       .conditioned_on = Conditioning::key_values,
+       .llama = true},
+      {.name = "SpeculaFeatureHead",
+       .type = "specula_feature_head",
+       .conditioned_on = Conditioning::features,
+       .llama = true}};
+  const auto all = [](const char* Architecture::*what) {
+    std::string text;
+    for (const Architecture& known : kKnown) text += std::string(text.empty() ? "" : ", ") + known.*what;
+    return text;
+  };
   const Json* names = config.find("architectures");
   const Architecture* found = nullptr;
   if (names && names->is_array())
     for (const Architecture& known : kKnown)
       for (const Json& name : *names)
         if (name == known.name) found = &known;
-  if (names && !found)
-    config.fail("architectures", "expected \"LlamaForCausalLM\", \"SpeculaGlide\" or \"SpeculaFeatureHead\"",
-                *names);
+  if (names && !found) refuse(config, "architectures", "expected one of " + all(&Architecture::name), *names);
   const auto type = config.text("model_type", found ? found->type : "");
   if (!found)
     for (const Architecture& known : kKnown)
       if (type == known.type) found = &known;
   if (!found)
-    config.fail(
-        "model_type",
-        "'" + type + "' is not supported, expected 'llama', 'specula_glide' or 'specula_feature_head'");
+    refuse(config, "model_type",
+           "'" + type + "' is not supported, expected one of " + all(&Architecture::type));
   if (type != found->type)
-    config.fail("model_type", "'" + type + "' is not supported, expected '" + found->type + "'");
+    refuse(config, "model_type", "'" + type + "' is not supported, expected '" + found->type + "'");
+  return *found;
+}
+
+/// Refuses a model whose tokens do not see all tokens before. A window of at least max_position tokens hides
+/// none within the context that the model is made for.
+inline void expect_no_window(const JsonFields& config, const Architecture& architecture,
+                             std::int32_t max_position) {
+  const Json& layers = config.array("layer_types", "strings");
+  bool sliding = layers.empty();  // then all or none
+  for (const Json& layer : layers) {
+    sliding = sliding || layer == "sliding_attention";
+    if (layer != "sliding_attention" && layer != "full_attention")
+      refuse(config, "layer_types", "expected \"full_attention\"", layer);
+  }
+  const bool used = !architecture.window_flag || (sliding && config.flag("use_sliding_window"));
+  constexpr const char* kKey = "sliding_window";
+  constexpr std::int32_t kAbsent = 4096;  // in transformers, but for Llama
+  const bool none = config.is_null(kKey) || (!config.find(kKey) && architecture.llama);
+  if (!used || none) return;
+  if (const std::int32_t window = config.integer(kKey, kAbsent); window < max_position)
+    refuse(config, kKey,
+           "a window of " + std::to_string(window) + " tokens, fewer than max_position_embeddings " +
+               std::to_string(max_position) + ", is not supported");
+}
+
+/// Refuses what ignoring it would compute another model.
+inline void expect_supported(const JsonFields& config) {
   if (const auto act = config.text("hidden_act", "silu"); act != "silu")
-    config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
-  for (const char* bias : {"attention_bias", "mlp_bias"})
-    if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
-  for (const char* other :
-       {"quantization_config", "sliding_window"})  // ignoring these would compute another model
-    if (const Json* value = config.find(other)) config.fail(other, "is not supported, expected null", *value);
+    refuse(config, "hidden_act", "'" + act + "' is not supported, expected 'silu'");
+  if (config.flag("mlp_bias")) refuse(config, "mlp_bias", "true is not supported, expected false");
+  if (const Json* value = config.find("quantization_config"))
+    refuse(config, "quantization_config", "quantized weights are not read: take the model as it was before",
+           *value);
   expect_whole_rotation(config);
-  return found->conditioned_on;
 }
 
 inline TargetShape read_target(const JsonFields& config) {
@@ -98,22 +180,33 @@ inline TargetShape read_target(const JsonFields& config) {
 }  // namespace detail
 
 /// Reads a parsed config.json. The sizes of the model (`vocab_size`, `hidden_size`, `intermediate_size`,
-/// `num_hidden_layers`, `num_attention_heads`) must be there; other absent keys take the defaults of
-/// transformers' DecoderConfig, but `max_sequence_length` counts where `max_position_embeddings` is absent.
+/// `num_hidden_layers`, `num_attention_heads`; but for Llama, also `num_key_value_heads` and
+/// `max_position_embeddings`; for Qwen3, `head_dim`) must be there; other absent keys take the defaults of
+/// transformers' LlamaConfig, but `max_sequence_length` counts where `max_position_embeddings` is absent.
 /// Throws std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or
 /// not supported.
 inline DecoderConfig read_decoder_config(const Json& json, std::string_view source) {
   const JsonFields config(json, std::string(source));
   DecoderConfig out;
-  out.conditioned_on = detail::read_architecture(config);
+  const detail::Architecture& architecture = detail::read_architecture(config);
+  detail::expect_supported(config);
+  out.conditioned_on = architecture.conditioned_on;
   out.vocab_size = config.integer("vocab_size");
   out.hidden_size = config.integer("hidden_size");
   out.intermediate_size = config.integer("intermediate_size");
   out.layers = config.integer("num_hidden_layers");
   detail::read_attention(config, out);
+  if (!architecture.llama)  // where absence means something else
+    for (const char* key : {"num_key_value_heads", "max_position_embeddings"}) config.integer(key);
+  if (architecture.query_key_norms) config.integer("head_dim");
   constexpr std::int32_t kDefaultPositions = 2048;  // LLaMA 1; files of its time have the older name
   out.max_position =
       config.integer("max_position_embeddings", config.integer("max_sequence_length", kDefaultPositions));
+  detail::expect_no_window(config, architecture, out.max_position);
+  const bool biases = config.flag("attention_bias");
+  out.qkv_bias = architecture.qkv_bias || biases;
+  out.output_bias = !architecture.qkv_bias && biases;
+  out.query_key_norms = architecture.query_key_norms;
   if (!config.find("head_dim") && (out.heads < 1 || out.hidden_size % out.heads != 0))
     config.fail("hidden_size", std::to_string(out.hidden_size) + " is no multiple of num_attention_heads " +
                                    std::to_string(out.heads) + ", and there is no head_dim");

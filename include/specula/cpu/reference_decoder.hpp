@@ -1,5 +1,6 @@
 // A Llama-family decoder for reading, and the oracle that others are compared with: the equations of
-// transformers' modeling_llama.py, one line each, in double, with Eigen's matrices.
+// transformers' modeling_llama.py, with the biases of modeling_qwen2.py and the norms of modeling_qwen3.py,
+// one line each, in double, with Eigen's matrices.
 #pragma once
 
 #include <Eigen/Core>
@@ -20,8 +21,7 @@
 #include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/detail/rope_table.hpp"
 #include "specula/cpu/int8_groups.hpp"
-#include "specula/cpu/json.hpp"
-#include "specula/cpu/read_decoder_config.hpp"
+#include "specula/cpu/read_model_config.hpp"
 #include "specula/cpu/tensor_files.hpp"
 
 namespace specula::cpu {
@@ -33,13 +33,12 @@ namespace specula::cpu {
 class ReferenceDecoder {
  public:
   using Matrix = ::Eigen::MatrixXd;  ///< of weights and activations
-  using Vector = ::Eigen::VectorXd;  ///< of a norm's weights
+  using Vector = ::Eigen::VectorXd;  ///< of a norm's weights, or a bias
 
-  /// Loads a Hugging Face directory; exits are ignored. Throws std::runtime_error for a bad file, a draft
-  /// that reads its target, and a tensor that this architecture does not have.
+  /// Loads a Hugging Face directory or a GGUF file; exits are ignored. Throws std::runtime_error for a bad
+  /// file, a draft that reads its target, and a tensor that this architecture does not have.
   explicit ReferenceDecoder(const std::filesystem::path& directory, std::int32_t capacity = 2048)
-      : c_(read_decoder_config(read_json_file(directory / "config.json"), directory.string())),
-        capacity_(capacity) {
+      : c_(read_model_config(directory)), capacity_(capacity) {
     if (c_.conditioned_on != Conditioning::nothing)
       throw std::runtime_error(directory.string() + ": a draft that reads its target");
     TensorFiles files(directory);
@@ -55,8 +54,12 @@ class ReferenceDecoder {
       used.insert({name, name + Int8Groups::kSuffix});
       return out;
     };
-    const auto read_norm = [&](const std::string& name) {
-      return Vector(read(name, 1, c_.hidden_size, 1).transpose());
+    const auto read_vector = [&](const std::string& name, std::int64_t size) {
+      return Vector(read(name, 1, size, 1).transpose());
+    };
+    const auto read_norm = [&](const std::string& name) { return read_vector(name, c_.hidden_size); };
+    const auto read_bias = [&](bool has, const std::string& name, std::int64_t size) {
+      return has ? read_vector(name, size) : Vector(Vector::Zero(size));
     };
     const std::int64_t hidden = c_.hidden_size, mlp = c_.intermediate_size, queries = c_.heads * c_.head_dim,
                        keys = c_.kv_heads * c_.head_dim;
@@ -71,10 +74,18 @@ class ReferenceDecoder {
            read(attention + "o_proj.weight", hidden, queries), read(at + "mlp.gate_proj.weight", mlp, hidden),
            read(at + "mlp.up_proj.weight", mlp, hidden), read(at + "mlp.down_proj.weight", hidden, mlp),
            read_norm(at + "input_layernorm.weight"), read_norm(at + "post_attention_layernorm.weight"),
+           read_bias(c_.qkv_bias, attention + "q_proj.bias", queries),
+           read_bias(c_.qkv_bias, attention + "k_proj.bias", keys),
+           read_bias(c_.qkv_bias, attention + "v_proj.bias", keys),
+           read_bias(c_.output_bias, attention + "o_proj.bias", hidden), Vector(), Vector(),
            Matrix::Zero(keys, capacity), Matrix::Zero(keys, capacity)});
+      if (!c_.query_key_norms) continue;
+      layers_.back().q_norm = read_vector(attention + "q_norm.weight", c_.head_dim);
+      layers_.back().k_norm = read_vector(attention + "k_norm.weight", c_.head_dim);
     }
     for (const auto& [name, file] : files.names())
-      if (name.starts_with("model.") && !name.ends_with(".inv_freq") && !used.contains(name))
+      if ((name.starts_with("model.") || name.ends_with(".bias")) && !name.ends_with(".inv_freq") &&
+          !used.contains(name))
         throw std::runtime_error(directory.string() + ": tensor '" + name +
                                  "' is no part of this architecture");
   }
@@ -134,6 +145,8 @@ class ReferenceDecoder {
   struct Layer {
     Matrix q, k, v, o, gate, up, down;
     Vector attention_norm, mlp_norm;
+    Vector q_bias, k_bias, v_bias, o_bias;  // zeros, if the model has none
+    Vector q_norm, k_norm;                  // of each head, if the model has these
     Matrix keys, values;  // (kv_heads * head_dim, capacity), the cache: node i is in column first_node_ + i
   };
 
@@ -156,17 +169,25 @@ class ReferenceDecoder {
     return weight.asDiagonal() * x * (mean.array() + c_.rms_norm_eps).rsqrt().matrix().asDiagonal();
   }
 
+  /// The same of each head.
+  void norm_heads(Matrix& x, const Vector& weight) const {
+    for (::Eigen::Index h = 0; h < x.rows(); h += c_.head_dim)
+      x.middleRows(h, c_.head_dim) = norm(x.middleRows(h, c_.head_dim), weight);
+  }
+
   /// Turns each pair (i, half + i) of every head by its angle: x cos + rotate_half(x) sin.
   void rotate(Matrix& x, const std::vector<std::int32_t>& positions) const {
     const std::int32_t half = c_.head_dim / 2;
     ::Eigen::ArrayXd frequency(half);
     for (std::int32_t i = 0; i < half; ++i) frequency[i] = detail::rope_frequency(c_, i);
     for (::Eigen::Index t = 0; t < x.cols(); ++t) {
-      const ::Eigen::ArrayXd angle = frequency * positions[static_cast<std::size_t>(t)];
+      const ::Eigen::ArrayXd angle = frequency * positions[static_cast<std::size_t>(t)],
+                             cosine = angle.cos() * c_.rope_scaling.attention_factor,
+                             sine = angle.sin() * c_.rope_scaling.attention_factor;
       for (::Eigen::Index h = 0; h < x.rows(); h += c_.head_dim) {
         const ::Eigen::ArrayXd a = x.col(t).segment(h, half), b = x.col(t).segment(h + half, half);
-        x.col(t).segment(h, half) = a * angle.cos() - b * angle.sin();
-        x.col(t).segment(h + half, half) = b * angle.cos() + a * angle.sin();
+        x.col(t).segment(h, half) = a * cosine - b * sine;
+        x.col(t).segment(h + half, half) = b * cosine + a * sine;
       }
     }
   }
@@ -191,11 +212,13 @@ class ReferenceDecoder {
     }
     for (Layer& layer : layers_) {
       const Matrix in = norm(x, layer.attention_norm);
-      Matrix q = layer.q * in, k = layer.k * in, mixed(q.rows(), n);
+      Matrix q = (layer.q * in).colwise() + layer.q_bias, k = (layer.k * in).colwise() + layer.k_bias,
+             mixed(q.rows(), n);
+      if (c_.query_key_norms) norm_heads(q, layer.q_norm), norm_heads(k, layer.k_norm);
       rotate(q, positions);
       rotate(k, positions);
       layer.keys.middleCols(first, n) = k;
-      layer.values.middleCols(first, n) = layer.v * in;
+      layer.values.middleCols(first, n) = (layer.v * in).colwise() + layer.v_bias;
       for (std::int32_t h = 0; h < c_.heads; ++h) {
         const std::int32_t size = c_.head_dim, kv = h / c_.group() * size;
         Matrix weight = layer.keys.block(kv, 0, size, end).transpose() * q.middleRows(h * size, size);
@@ -206,7 +229,7 @@ class ReferenceDecoder {
         weight.array().rowwise() /= total.array();
         mixed.middleRows(h * size, size) = layer.values.block(kv, 0, size, end) * weight;
       }
-      x += layer.o * mixed;
+      x += (layer.o * mixed).colwise() + layer.o_bias;
       const Matrix between = norm(x, layer.mlp_norm);
       const ::Eigen::ArrayXXd gate = layer.gate * between, up = layer.up * between;
       x += layer.down * (gate / (1 + (-gate).exp()) * up).matrix();

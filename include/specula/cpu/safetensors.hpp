@@ -24,19 +24,19 @@
 
 namespace specula::cpu {
 
-/// Element type of a tensor.
-enum class Dtype { f32, f16, bf16, i8, other };
+/// Element type of a tensor. `blocks`: of GGUF, which gguf_tensors.hpp expands; `other`: cannot be decoded.
+enum class Dtype { f32, f16, bf16, i8, blocks, other };
 
-/// Bytes of one element; 0 for a type that cannot be decoded.
+/// Bytes of one element; 0 for a type that decode() does not take.
 inline std::uint64_t size_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? 4 : dtype == Dtype::i8 ? 1 : dtype == Dtype::other ? 0 : 2;
+  return dtype == Dtype::f32 ? 4 : dtype == Dtype::i8 ? 1 : dtype < Dtype::i8 ? 2 : 0;
 }
 
 /// A tensor as the header of its file describes it.
 struct TensorInfo {
   std::string name;                 ///< of the tensor
   std::string dtype_name;           ///< as written in the file
-  Dtype dtype = Dtype::other;       ///< its type; `other` cannot be decoded
+  Dtype dtype = Dtype::other;       ///< its type
   std::vector<std::int64_t> shape;  ///< outermost extent first
   std::uint64_t begin = 0,          ///< first byte, counted from the end of the header
       end = 0;                      ///< the byte after the last
@@ -64,7 +64,8 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace detail
 
-/// Converts out.size() elements of type `dtype` (not `other`) at `bytes` (any alignment) to float. Exact.
+/// Converts out.size() elements of type `dtype` (not `blocks` or `other`) at `bytes` (any alignment) to
+/// float. Exact.
 inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   if (out.empty()) return;
   if (dtype == Dtype::f32) return void(std::memcpy(out.data(), bytes, out.size() * sizeof(float)));

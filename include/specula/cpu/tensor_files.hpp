@@ -1,5 +1,5 @@
-// Tensors of a Hugging Face directory: model.safetensors, or the shards listed in
-// model.safetensors.index.json.
+// Tensors of a model: of a Hugging Face directory (model.safetensors, or the shards listed in
+// model.safetensors.index.json), or of GGUF files.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -15,20 +16,29 @@
 #include <utility>
 #include <vector>
 
+#include "specula/cpu/gguf_files.hpp"
+#include "specula/cpu/gguf_tensors.hpp"
 #include "specula/cpu/int8_groups.hpp"
 #include "specula/cpu/json.hpp"
 #include "specula/cpu/json_fields.hpp"
+#include "specula/cpu/load_options.hpp"
 #include "specula/cpu/safetensors.hpp"
 
 namespace specula::cpu {
 
 /// The tensors of a model directory: of model.safetensors, or of the shards that model.safetensors.index.json
-/// lists.
+/// lists. Or those of a model in GGUF, by the names and with the rows that the directory would have.
 class TensorFiles {
  public:
-  /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed, and for
-  /// an adapter (LoRA) beside the weights, which would change the model.
-  explicit TensorFiles(const std::filesystem::path& directory) : source_(directory.string()) {
+  /// Reads the headers. Throws std::runtime_error, naming the file, if one is missing or malformed, for an
+  /// adapter (LoRA) beside the weights, which would change the model, and for tensors that none of the
+  /// architectures read from GGUF has. `expand`: see LoadOptions.
+  explicit TensorFiles(const std::filesystem::path& directory, GgufExpand expand = {})
+      : source_(directory.string()) {
+    if (is_gguf(directory)) {
+      use(GgufTensors(GgufFiles(directory), std::move(expand)));
+      return;
+    }
     if (const auto adapter = directory / "adapter_config.json"; std::filesystem::exists(adapter))
       throw std::runtime_error(adapter.string() +
                                ": adapters are not read: merge it into the weights, or move it elsewhere");
@@ -39,11 +49,12 @@ class TensorFiles {
     } else if (std::filesystem::exists(index)) {
       read_index(directory, index);
     } else {
-      std::string what = ": neither model.safetensors nor model.safetensors.index.json";
+      std::string way_out = "; download the weights into it";
       for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
         if (std::filesystem::exists(directory / other))
-          what += std::string(", and ") + other + " is not read: save the model as safetensors";
-      throw std::runtime_error(source_ + what);
+          way_out = std::string(", and ") + other + " is not read: save the model as safetensors";
+      throw std::runtime_error(source_ + ": has neither model.safetensors nor model.safetensors.index.json" +
+                               way_out);
     }
   }
 
@@ -53,25 +64,32 @@ class TensorFiles {
     files_.push_back(std::move(file));
   }
 
+  /// The tensors of GGUF files.
+  explicit TensorFiles(GgufTensors tensors) : source_(tensors.files().keys().source()) {
+    use(std::move(tensors));
+  }
+
   /// Whether there is such a tensor.
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
   /// All names, with the number of the file that has it.
   const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
 
   /// The tensor of this name. Throws std::runtime_error if there is none.
-  const TensorInfo& find(std::string_view name) const { return *file_of(name).find(name); }
+  const TensorInfo& find(std::string_view name) const {
+    const std::size_t file = file_of(name);
+    return gguf_ ? gguf_->infos().find(name)->second.first : *files_[file].find(name);
+  }
 
   /// The weight tensor `name`. Throws std::runtime_error if it is missing, its shape differs from `shape`, or
-  /// its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
+  /// its type is not F32, F16, BF16, I8 with exponents (int8_groups.hpp), or one in blocks that is expanded.
   const TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
-    const Safetensors& file = file_of(name);
-    const TensorInfo& tensor = *file.find(name);
+    const TensorInfo& tensor = find(name);
     if (tensor.dtype == Dtype::other)
-      file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
+      fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
-      file.fail(name,
-                "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
-    if (tensor.dtype == Dtype::i8) exponents_of(file, tensor);
+      fail(name, "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
+    if (gguf_) gguf_->expect_readable(name);
+    if (tensor.dtype == Dtype::i8) exponents_of(files_[file_of(name)], tensor);
     return tensor;
   }
 
@@ -79,6 +97,7 @@ class TensorFiles {
   /// the last extent. Throws std::runtime_error for 8-bit weights out of range. Reads each byte once.
   template <class Take>
   void rows(const TensorInfo& tensor, Take take) {
+    if (gguf_) return gguf_->rows(tensor.name, take);
     Safetensors& file = files_[where_.find(tensor.name)->second];
     const auto bytes = file.read(tensor);
     const auto cols = static_cast<std::size_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
@@ -101,12 +120,26 @@ class TensorFiles {
     }
   }
 
+  /// Throws std::runtime_error naming the file of this tensor, and the tensor as the file does.
+  [[noreturn]] void fail(std::string_view name, const std::string& what) const {
+    if (gguf_) gguf_->fail(name, what);
+    files_[file_of(name)].fail(name, what);
+  }
+
  private:
-  const Safetensors& file_of(std::string_view name) const {
+  std::size_t file_of(std::string_view name) const {
     const auto at = where_.find(name);
-    if (at == where_.end())
-      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
-    return files_[at->second];
+    if (at != where_.end()) return at->second;
+    if (gguf_) gguf_->fail(name, "is missing");
+    throw std::runtime_error(
+        source_ + ": tensor '" + std::string(name) + "' is missing" +
+        (name == "lm_head.weight"
+             ? ": if the embedding is the LM head, set tie_word_embeddings in config.json"
+             : ""));
+  }
+  void use(GgufTensors tensors) {
+    for (const auto& [name, info] : tensors.infos()) where_.emplace(name, 0);
+    gguf_ = std::move(tensors);
   }
 
   static const TensorInfo& exponents_of(const Safetensors& file, const TensorInfo& tensor) {
@@ -143,6 +176,7 @@ class TensorFiles {
 
   std::string source_;
   std::vector<Safetensors> files_;
+  std::optional<GgufTensors> gguf_;  // instead of these
   std::map<std::string, std::size_t, std::less<>> where_;
 };
 

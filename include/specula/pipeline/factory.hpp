@@ -88,6 +88,8 @@ inline constexpr char kLayerSkip[] = "layer-skip";        ///< the target withou
 inline constexpr char kDefaultPipeline[] = "cost-aware:chain@small";
 /// The same with a target or draft of the user's own: a chain of that draft.
 inline constexpr char kDefaultDraftPipeline[] = "cost-aware:chain";
+/// A default without a draft model: tokens are copied from the text so far.
+inline constexpr char kDefaultCopyingPipeline[] = "cost-aware:chain:10@max-gram";
 
 namespace detail {
 

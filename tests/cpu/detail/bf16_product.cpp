@@ -58,11 +58,12 @@ UNTHREADED_TEST_CASE("any number of inputs gives the sums of the rounded inputs,
     for (std::int32_t c = 0; c < columns; ++c)
       for (std::int32_t k = 0; k < cols; ++k)
         x[static_cast<std::size_t>(c * ldx + k)] = static_cast<float>(random.between(-1, 1));
-    detail::Bf16Product product(columns, cols);
-    const auto multiply = [&](std::int32_t first, std::int32_t count) {
+    detail::Bf16Product cached(columns, cols), streamed(columns, cols, true);
+    const auto multiply = [&](std::int32_t first, std::int32_t count, bool streams = false) {
       std::vector<float> y(static_cast<std::size_t>(count * rows), 99.0f);
-      product.run(matrix.bf16_panels(0), matrix.panels(), cols, {x.data() + first * ldx, ldx, y.data(), rows},
-                  count);
+      (streams ? streamed : cached)
+          .run(matrix.bf16_panels(0), matrix.panels(), cols, {x.data() + first * ldx, ldx, y.data(), rows},
+               count);
       return y;
     };
     const std::vector<float> all = multiply(0, columns);
@@ -77,8 +78,9 @@ UNTHREADED_TEST_CASE("any number of inputs gives the sums of the rounded inputs,
       }
     CAPTURE(cols);
     CHECK(error < 2e-5);
-    for (std::int32_t count = 1; count <= 9; ++count) {
+    for (std::int32_t count = 1; count <= 14; ++count) {
       const std::vector<float> some = multiply(columns - count, count);
+      CHECK(multiply(columns - count, count, true) == some);
       const bool same =
           std::equal(some.begin(), some.end(), all.end() - static_cast<std::ptrdiff_t>(some.size()));
       CAPTURE(count);

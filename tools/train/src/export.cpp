@@ -15,20 +15,46 @@ namespace fs = std::filesystem;
 
 using Json = nlohmann::ordered_json;
 
+using specula::cpu::RopeType;
+
+/// The type as transformers names it.
+const char* name_of(RopeType type) {
+  switch (type) {
+    case RopeType::linear:
+      return "linear";
+    case RopeType::llama3:
+      return "llama3";
+    case RopeType::yarn:
+      return "yarn";
+    case RopeType::none:
+      break;
+  }
+  return "default";
+}
+
 /// null: the angles as they are.
-Json rope_scaling_json(const specula::cpu::Llama3RopeScaling& scaling) {
-  if (scaling.factor == 0) return nullptr;
-  return {{"rope_type", "llama3"},
-          {"factor", scaling.factor},
-          {"low_freq_factor", scaling.low_freq_factor},
-          {"high_freq_factor", scaling.high_freq_factor},
-          {"original_max_position_embeddings", scaling.original_max_position}};
+Json rope_scaling_json(const specula::cpu::RopeScaling& scaling) {
+  if (scaling.type == RopeType::none) return nullptr;
+  Json json{{"rope_type", name_of(scaling.type)}, {"factor", scaling.factor}};
+  if (scaling.type != RopeType::linear)
+    json["original_max_position_embeddings"] = scaling.original_max_position;
+  if (scaling.type == RopeType::llama3) {
+    json["low_freq_factor"] = scaling.low_turns;
+    json["high_freq_factor"] = scaling.high_turns;
+  }
+  if (scaling.type == RopeType::yarn) {
+    json["beta_slow"] = scaling.low_turns;
+    json["beta_fast"] = scaling.high_turns;
+    json["truncate"] = scaling.truncate;
+    json["attention_factor"] = scaling.attention_factor;
+  }
+  return json;
 }
 
 Json llama_json(const DecoderConfig& config, const char* architecture, const char* type) {
   return {
       {"architectures", {architecture}},
-      {"attention_bias", false},
+      {"attention_bias", config.output_bias},
       {"bos_token_id", config.begin},
       {"eos_token_id", config.end},
       {"head_dim", config.head_dim()},
@@ -77,7 +103,10 @@ std::string sizes(const DecoderConfig& config) {
       << "| head size | " << config.head_dim() << " |\n"
       << "| intermediate size (SwiGLU) | " << config.intermediate << " |\n"
       << "| rotary positions | theta " << config.rope_theta
-      << (config.rope_scaling.factor == 0 ? "" : ", llama3 scaling") << " |\n"
+      << (config.rope_scaling.type == RopeType::none
+              ? ""
+              : std::string(", ") + name_of(config.rope_scaling.type) + " scaling")
+      << " |\n"
       << "| vocabulary | " << config.vocab_size << " |\n";
   return out.str();
 }
@@ -208,7 +237,10 @@ void write_directory(const torch::nn::Module& module, const Json& config, const 
 void export_model(const Llama& model, const fs::path& tokenizer, const ModelCard& card,
                   const fs::path& directory) {
   const auto& config = model->config();
-  auto json = llama_json(config, "LlamaForCausalLM", "llama");
+  const bool qwen2 = config.qkv_bias && !config.output_bias;
+  auto json = config.query_key_norms ? llama_json(config, "Qwen3ForCausalLM", "qwen3")
+              : qwen2                ? llama_json(config, "Qwen2ForCausalLM", "qwen2")
+                                     : llama_json(config, "LlamaForCausalLM", "llama");
   if (!config.exits.empty()) json["exits"] = config.exits;
   write_directory(*model, json, decoder_kind(config), tokenizer, card, directory);
 }

@@ -29,6 +29,7 @@ Tensor uniform_noise(const Tensor& like, const Tensor& tokens) {
 DecoderConfig head_config(const DecoderConfig& target, std::vector<std::int64_t> feature_layers) {
   auto config = target;
   config.layers = 1;
+  config.qkv_bias = config.output_bias = config.query_key_norms = false;  // its layer is a plain Llama's
   std::int64_t before = 0;
   for (const auto layers : feature_layers) {
     if (layers <= before || layers >= target.layers)

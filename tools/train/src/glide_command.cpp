@@ -31,6 +31,11 @@ struct GlideOptions {
       draft = read_config(training.init, {Conditioning::nothing, Conditioning::key_values});
       session.check_vocabulary(draft, training.init);
       draft.exits.clear();
+      if (draft.qkv_bias || draft.query_key_norms)
+        throw std::invalid_argument(
+            training.init.string() +
+            ": a GLIDE draft has no biases, nor norms of queries and keys: expected a "
+            "Llama or Mistral without attention_bias");
     }
     session.set_vocabulary(draft);
     return {.draft = sizes.apply_to(draft),

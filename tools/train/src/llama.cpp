@@ -31,6 +31,8 @@ void DecoderConfig::validate() const {
     require(exits[i] > (i ? exits[i - 1] : 0), "exits must ascend, from 1 on");
   require(exits.empty() || exits.back() == layers,
           "the last exit must be " + std::to_string(layers) + ", the number of layers");
+  require((qkv_bias || !output_bias) && (!query_key_norms || qkv_bias == output_bias),
+          "no architecture has these biases and norms");
 }
 
 specula::cpu::AttentionShape DecoderConfig::attention() const {
@@ -91,7 +93,10 @@ DecoderConfig read_config(const std::filesystem::path& directory,
                        .rope_theta = read.rope_theta,
                        .rope_scaling = read.rope_scaling,
                        .head_size = read.head_dim * read.heads == read.hidden_size ? 0 : read.head_dim,
-                       .tied_head = read.tied_head};
+                       .tied_head = read.tied_head,
+                       .qkv_bias = read.qkv_bias,
+                       .output_bias = read.output_bias,
+                       .query_key_norms = read.query_key_norms};
   if (read.max_position > 0) config.max_positions = read.max_position;
   config.exits.assign(read.exits.begin(), read.exits.end());
   config.validate();
@@ -111,6 +116,10 @@ Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64
   return leaf->register_parameter("weight", torch::randn({out, in}) * deviation);
 }
 
+Tensor add_bias(torch::nn::Module& module, const std::string& name, std::int64_t size, bool has) {
+  return has ? module.named_children()[name]->register_parameter("bias", torch::zeros({size})) : Tensor();
+}
+
 Tensor add_head(torch::nn::Module& module, const DecoderConfig& config, const Tensor& embedding) {
   return config.tied_head ? embedding : add_matrix(module, "lm_head", config.vocab_size, config.hidden);
 }
@@ -125,17 +134,41 @@ SelfAttentionImpl::SelfAttentionImpl(const DecoderConfig& config) : config_(conf
   k_ = add_matrix(*this, "k_proj", kv, config.hidden);
   v_ = add_matrix(*this, "v_proj", kv, config.hidden);
   o_ = add_matrix(*this, "o_proj", config.hidden, queries, added_deviation(config));
+  q_bias_ = add_bias(*this, "q_proj", queries, config.qkv_bias);
+  k_bias_ = add_bias(*this, "k_proj", kv, config.qkv_bias);
+  v_bias_ = add_bias(*this, "v_proj", kv, config.qkv_bias);
+  o_bias_ = add_bias(*this, "o_proj", config.hidden, config.output_bias);
+  if (!config.query_key_norms) return;
+  q_norm_ = register_module("q_norm", RmsNorm(config.head_dim(), config.norm_epsilon));
+  k_norm_ = register_module("k_norm", RmsNorm(config.head_dim(), config.norm_epsilon));
 }
 
+namespace {
+
+/// x weight^T + bias, in x's dtype. An undefined bias: none.
+Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const auto dtype = x.scalar_type();
+  return torch::linear(x, weight.to(dtype), bias.defined() ? bias.to(dtype) : bias);
+}
+
+}  // namespace
+
 AttentionInputs SelfAttentionImpl::inputs(const Tensor& x, const RotaryTable& rotary) {
-  const auto weight = torch::cat({q_, k_, v_}).to(x.scalar_type());  // one product for all three
-  const auto qkv = torch::linear(x, weight).view(
-      {x.size(0), x.size(1), config_.heads + 2 * config_.kv_heads, config_.head_dim()});
+  const auto bias = config_.qkv_bias ? torch::cat({q_bias_, k_bias_, v_bias_}) : Tensor();
+  auto qkv = product(x, torch::cat({q_, k_, v_}), bias)  // one product for all three
+                 .view({x.size(0), x.size(1), config_.heads + 2 * config_.kv_heads, config_.head_dim()});
+  if (config_.query_key_norms) {
+    const auto parts = torch::split_with_sizes(qkv, {config_.heads, config_.kv_heads, config_.kv_heads}, 2);
+    const auto normed = [&](RmsNorm& norm, const Tensor& part) {
+      return norm->forward(part.to(torch::kFloat32), x.scalar_type());
+    };
+    qkv = torch::cat({normed(q_norm_, parts[0]), normed(k_norm_, parts[1]), parts[2]}, 2);
+  }
   return rotate_and_split(qkv, config_.heads, config_.kv_heads, rotary);
 }
 
 Tensor SelfAttentionImpl::output(const Tensor& mixed, std::int64_t batch, std::int64_t length) {
-  return torch::linear(join_heads(mixed, batch, length), o_.to(mixed.scalar_type()));
+  return product(join_heads(mixed, batch, length), o_, o_bias_);
 }
 
 Tensor SelfAttentionImpl::forward(const AttentionInputs& inputs, std::int64_t batch) {
@@ -211,7 +244,7 @@ void LlamaImpl::silence(std::int64_t first) {
   torch::NoGradGuard no_grad;
   for (auto l = static_cast<std::size_t>(first); l < layers_.size(); ++l)
     for (auto& item : layers_[l]->named_parameters())
-      if (item.key() == "self_attn.o_proj.weight" || item.key() == "mlp.down_proj.weight")
+      if (item.key().starts_with("self_attn.o_proj.") || item.key() == "mlp.down_proj.weight")
         item.value().zero_();
 }
 

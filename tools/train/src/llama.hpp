@@ -1,5 +1,5 @@
 // A Llama-family decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied or separate LM
-// head.
+// head; biases as in Qwen2, norms of queries and keys as in Qwen3.
 #pragma once
 
 #include <torch/torch.h>
@@ -29,9 +29,10 @@ struct DecoderConfig {
   std::int64_t intermediate = 688;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
-  specula::cpu::Llama3RopeScaling rope_scaling = {};
-  std::int64_t head_size = 0;  // 0: hidden / heads
-  bool tied_head = true;       // the LM head is the embedding
+  specula::cpu::RopeScaling rope_scaling = {};
+  std::int64_t head_size = 0;                                           // 0: hidden / heads
+  bool tied_head = true;                                                // the LM head is the embedding
+  bool qkv_bias = false, output_bias = false, query_key_norms = false;  // as in specula::cpu::DecoderConfig
   std::int64_t max_positions = kMaxPositions;
   std::int64_t begin = 1, end = 2;  // the ids of <s> and </s>, for config.json
   /// Exits: ascending numbers of layers, the last is `layers`; the model learns to predict at each (sorted
@@ -52,9 +53,8 @@ struct DecoderConfig {
 DecoderConfig named_config(const std::string& name);
 
 /// From the config.json of a Hugging Face directory, by the reader of specula::cpu::Decoder. Throws
-/// std::runtime_error naming file and key for a model that is no Llama decoder, or has what is not supported
-/// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
-/// is not `allowed`.
+/// std::runtime_error naming file and key for a model that this reader refuses, or that reads of a target
+/// what is not `allowed`.
 DecoderConfig read_config(const std::filesystem::path& directory,
                           std::initializer_list<specula::Conditioning> allowed = {
                               specula::Conditioning::nothing});
@@ -65,6 +65,10 @@ specula::cpu::DecoderConfig read_inference_config(const std::filesystem::path& d
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
 torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,
                          std::int64_t in, double deviation = 0.02);
+
+/// A bias (size), zeros, as the parameter `name`.bias of a module that has the matrix `name`; undefined
+/// unless `has`.
+torch::Tensor add_bias(torch::nn::Module& module, const std::string& name, std::int64_t size, bool has);
 
 /// The LM head of a module with this embedding: the embedding itself, or a parameter `lm_head.weight`.
 torch::Tensor add_head(torch::nn::Module& module, const DecoderConfig& config,
@@ -100,7 +104,9 @@ class SelfAttentionImpl : public torch::nn::Module {
 
  private:
   DecoderConfig config_;
-  torch::Tensor q_, k_, v_, o_;  // (out, in)
+  torch::Tensor q_, k_, v_, o_;                      // (out, in)
+  torch::Tensor q_bias_, k_bias_, v_bias_, o_bias_;  // (out), or undefined
+  RmsNorm q_norm_{nullptr}, k_norm_{nullptr};        // of each head, or null
 };
 TORCH_MODULE(SelfAttention);
 

@@ -109,7 +109,9 @@ RotaryTable make_rotary_table(std::int64_t length, const specula::cpu::Attention
     frequencies.push_back(specula::cpu::detail::rope_frequency(shape, pair));
   const auto angles =
       torch::outer(torch::arange(length, torch::kFloat64), torch::tensor(frequencies, torch::kFloat64));
-  return {angles.cos().to(device, torch::kFloat32), angles.sin().to(device, torch::kFloat32)};
+  const double factor = shape.rope_scaling.attention_factor;
+  return {(angles.cos() * factor).to(device, torch::kFloat32),
+          (angles.sin() * factor).to(device, torch::kFloat32)};
 }
 
 AttentionInputs rotate_and_split(const Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,

@@ -11,8 +11,8 @@
 namespace specula_train {
 
 /// Cosines and sines of the rotary positions 0 .. length - 1, (length, head_dim / 2), float32. Pair i is
-/// made of dimensions i and i + head_dim / 2, as in Hugging Face; its frequency, scaled or not, is that of
-/// specula::cpu::Decoder.
+/// made of dimensions i and i + head_dim / 2, as in Hugging Face; its frequency, scaled or not, and the
+/// factor of cosines and sines are those of specula::cpu::Decoder.
 struct RotaryTable {
   torch::Tensor cosine, sine;
 };

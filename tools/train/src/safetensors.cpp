@@ -33,8 +33,7 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
     if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
         name.ends_with(".inv_freq") || name.ends_with(specula::cpu::Int8Groups::kSuffix))
       continue;
-    throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model" +
-                             (name.ends_with(".bias") ? "; biases are not supported" : ""));
+    throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model");
   }
 
   torch::NoGradGuard no_grad;

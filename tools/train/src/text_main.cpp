@@ -118,8 +118,8 @@ struct TokenizerCommand {
     command
         ->add_option(
             "--tokenizer", given,
-            "Encode with this tokenizer.model, tokenizer.json (byte-pair encoding as Llama 1 and 2 have "
-            "it) or folder of one, instead of training one")
+            "Encode with this tokenizer.model, tokenizer.json (byte-pair encoding) or folder of one, instead "
+            "of training one")
         ->excludes(size, type);
     command->callback([this] { run(); });
   }

@@ -133,8 +133,8 @@ TEST_CASE("config.json describes the model") {
   CHECK_FALSE(read_back.tied_head);
   CHECK(read_back.rope_theta == 500);
   CHECK(read_back.rope_scaling.factor == 4);
-  CHECK(read_back.rope_scaling.low_freq_factor == 1);
-  CHECK(read_back.rope_scaling.high_freq_factor == 3);
+  CHECK(read_back.rope_scaling.low_turns == 1);
+  CHECK(read_back.rope_scaling.high_turns == 3);
   CHECK(read_back.rope_scaling.original_max_position == 12);
   CHECK(read_back.max_positions == 4096);
   const auto json = nlohmann::json::parse(text(place.directory / "config.json"));
@@ -154,6 +154,37 @@ TEST_CASE("config.json describes the model") {
   CHECK(exported.target.reads == std::vector<std::int32_t>{2, 0});
 }
 
+TEST_CASE("the architecture is that of the parts") {
+  const Place place;
+  const auto architecture = [&](st::DecoderConfig config) {
+    st::Llama model(config), other(config);
+    torch::NoGradGuard no_grad;
+    enlarge(*model);
+    st::export_model(model, place.tokenizer, {.name = "n", .progress = {}}, place.directory);
+    const auto read_back = st::read_config(place.directory);
+    CHECK(read_back.qkv_bias == config.qkv_bias);
+    CHECK(read_back.output_bias == config.output_bias);
+    CHECK(read_back.query_key_norms == config.query_key_norms);
+    CHECK((read_back.rope_scaling.type == config.rope_scaling.type));
+    CHECK(read_back.rope_scaling.factor == config.rope_scaling.factor);
+    CHECK(read_back.rope_scaling.low_turns == config.rope_scaling.low_turns);
+    CHECK(read_back.rope_scaling.high_turns == config.rope_scaling.high_turns);
+    CHECK(read_back.rope_scaling.truncate == config.rope_scaling.truncate);
+    CHECK(read_back.rope_scaling.attention_factor == config.rope_scaling.attention_factor);
+    check_weights(place.directory, *model, *other);
+    return nlohmann::json::parse(text(place.directory / "config.json"))["architectures"][0]
+        .get<std::string>();
+  };
+  CHECK(architecture(qwen2_target()) == "Qwen2ForCausalLM");
+  CHECK(architecture(qwen3_target()) == "Qwen3ForCausalLM");
+  auto config = tiny_target();
+  config.qkv_bias = config.output_bias = true;
+  CHECK(architecture(config) == "LlamaForCausalLM");
+  config.qkv_bias = false;
+  CHECK_THROWS_WITH_AS(st::Llama{config}, "model: no architecture has these biases and norms",
+                       std::invalid_argument);
+}
+
 TEST_CASE("errors name the key of an unsupported model") {
   const Place place;
   st::Llama model(tiny_target());
@@ -166,7 +197,7 @@ TEST_CASE("errors name the key of an unsupported model") {
     CAPTURE(key);
     CHECK_THROWS_WITH_AS(st::read_config(place.directory), doctest::Contains(key), std::runtime_error);
   };
-  refuses("attention_bias", true);
+  refuses("mlp_bias", true);
   refuses("sliding_window", 128);
   refuses("quantization_config", nlohmann::json::object());
   refuses("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}});

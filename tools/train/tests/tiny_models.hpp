@@ -29,10 +29,33 @@ inline st::DecoderConfig tiny_target() {
 inline st::DecoderConfig other_target() {
   auto config = tiny_target();
   config.rope_theta = 500;
-  config.rope_scaling = {
-      .factor = 4, .low_freq_factor = 1, .high_freq_factor = 3, .original_max_position = 12};
+  config.rope_scaling = {.type = specula::cpu::RopeType::llama3,
+                         .factor = 4,
+                         .original_max_position = 12,
+                         .low_turns = 1,
+                         .high_turns = 3};
   config.head_size = 10;
   config.tied_head = false;
+  return config;
+}
+
+/// The parts of Qwen2, and of a Qwen3 with biases, whose yarn scaling is between whole pairs.
+inline st::DecoderConfig qwen2_target() {
+  auto config = tiny_target();
+  config.rope_scaling = {.type = specula::cpu::RopeType::linear, .factor = 2.5};
+  config.qkv_bias = true;
+  return config;
+}
+inline st::DecoderConfig qwen3_target() {
+  auto config = other_target();
+  config.rope_scaling = {.type = specula::cpu::RopeType::yarn,
+                         .factor = 4,
+                         .original_max_position = 12,
+                         .low_turns = 0.5,
+                         .high_turns = 3,
+                         .truncate = false,
+                         .attention_factor = 1.1};
+  config.qkv_bias = config.output_bias = config.query_key_norms = true;
   return config;
 }
 

@@ -84,7 +84,7 @@ bool same(const Tensor& a, const Tensor& b) { return torch::allclose(a, b, 1e-4,
 }  // namespace
 
 TEST_CASE("a plain decoder: training logits equal inference logits") {
-  for (const auto& config : {tiny_target(), other_target()}) {
+  for (const auto& config : {tiny_target(), other_target(), qwen2_target(), qwen3_target()}) {
     CAPTURE(config.tied_head);
     torch::manual_seed(6);
     st::Llama model(config);
@@ -118,7 +118,7 @@ TEST_CASE("a plain decoder: training logits equal inference logits") {
     st::Llama unscaled(plain);
     files.reload(*unscaled);
     const auto others = unscaled->head(unscaled->features(tokens, torch::kFloat32))[0];
-    CHECK(same(others, trained) == (config.rope_scaling.factor == 0));
+    CHECK(same(others, trained) == (config.rope_scaling.type == specula::cpu::RopeType::none));
   }
 }
 
@@ -136,6 +136,7 @@ TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
        {Case{"one layer", tiny_target(), 1, {}, 0, true}, Case{"two layers", tiny_target(), 2, {}, 0, true},
         Case{"another's Llama", other_target(), 1, {}, 3, true},
         Case{"another's, its layers chosen, a head of its own", other_target(), 2, {2, 0}, 3, false},
+        Case{"Qwen3", qwen3_target(), 1, {}, 0, true},
         Case{"the lowest layer", tiny_target(), 1, {0}, 0, true}}) {
     CAPTURE(c.name);
     torch::manual_seed(c.layers);
@@ -180,14 +181,17 @@ TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
 TEST_CASE("a feature head: every round has the logits of training's forward passes") {
   torch::NoGradGuard no_grad;
   struct Case {
-    bool others;
+    st::DecoderConfig target;
     std::vector<std::int64_t> feature_layers;
   };
-  for (const auto& [others, feature_layers] : {Case{false, {}}, Case{true, {}}, Case{true, {1, 2}}}) {
+  for (const auto& [trained_for, feature_layers] :
+       {Case{tiny_target(), {}}, Case{other_target(), {}}, Case{other_target(), {1, 2}},
+        Case{qwen3_target(), {1}}}) {
+    const bool others = !trained_for.tied_head;
     CAPTURE(others);
     CAPTURE(feature_layers.size());
     torch::manual_seed(3);
-    Target target(others ? other_target() : tiny_target(), others ? 3 : 0);
+    Target target(trained_for, others ? 3 : 0);
     auto config = st::head_config(target.model->config(), feature_layers);
     config.heads = 8;
     config.kv_heads = 4;

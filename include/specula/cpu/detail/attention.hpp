@@ -1,7 +1,8 @@
 // The attention block of a decoder layer: RMS norm, QKV, RoPE, attention, output. Equations: transformers,
-// modeling_llama.py (LlamaAttention, rotate_half, repeat_kv).
+// modeling_llama.py (LlamaAttention, rotate_half, repeat_kv), modeling_qwen3.py (q_norm, k_norm).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,12 +23,12 @@ template <class Real>
 struct AttentionMemory {
   AttentionMemory(const DecoderConfig& config, const DecoderOptions& options, KvCache<Real>& slots)
       : heads(config, (config.heads + 2 * config.kv_heads) * config.head_dim, options, slots.slots()),
-        keys(static_cast<std::size_t>(options.threads),
+        head(static_cast<std::size_t>(options.threads),
              AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))),
         cache(slots) {}
 
   AttentionHeads<Real> heads;
-  std::vector<AlignedVector<Real>> keys;  // one per thread: (head_dim + 16)
+  std::vector<AlignedVector<Real>> head;  // one per thread: (head_dim + 16), of a query or key
   KvCache<Real>& cache;
 };
 
@@ -42,21 +43,43 @@ class Attention final : public Block<Real> {
     AttentionHeads<Real>& heads = memory_.heads;
     batch.norm(worker, weights_.norm);
     batch.product.multiply(worker.thread, weights_.qkv, batch.normed, heads.projected, 0, batch.count());
+    if (!weights_.qkv_bias.empty() || !weights_.query_norm.empty()) {
+      prepare(worker, batch);
+      batch.product.barrier();  // heads are read in whole panels, so beyond their ends
+    }
     const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
     for (std::int32_t head = first; head < last; ++head) {
       store(worker, batch, head);
       heads.attend(worker, batch, memory_.cache, this->layer(), head, batch.tokens, batch.base, batch.end);
     }
     batch.product.multiply(worker.thread, weights_.output, heads.mixed, batch.added, 0, batch.count());
+    if (!weights_.output_bias.empty())
+      batch.add_bias(worker, weights_.output_bias, batch.hidden_size(), batch.added);
   }
 
  private:
+  /// Adds the biases, and norms queries and keys, of this thread's tokens.
+  void prepare(const Worker& worker, const Batch<Real>& batch) {
+    const AttentionShape& shape = memory_.heads.shape();
+    const std::int32_t size = shape.head_dim, keys = shape.heads + shape.kv_heads;
+    Real* const padded = memory_.head[static_cast<std::size_t>(worker.thread)].data();
+    for (std::int32_t i = worker.first; i < worker.last; ++i) {
+      Real* const all = memory_.heads.projected.at(i);
+      for (std::size_t d = 0; d < weights_.qkv_bias.size(); ++d) all[d] += weights_.qkv_bias[d];
+      for (std::int32_t head = 0; head < keys && !weights_.query_norm.empty(); ++head) {
+        std::copy_n(all + head * size, size, padded);
+        batch.norm(padded, head < shape.heads ? weights_.query_norm : weights_.key_norm, size);
+        std::copy_n(padded, size, all + head * size);
+      }
+    }
+  }
+
   /// The keys and values of one KV head.
   void store(const Worker& worker, const Batch<Real>& batch, std::int32_t kv_head) {
     AttentionHeads<Real>& heads = memory_.heads;
     const AttentionShape& shape = heads.shape();
     const std::int32_t size = shape.head_dim;
-    Real* const key = memory_.keys[static_cast<std::size_t>(worker.thread)].data();
+    Real* const key = memory_.head[static_cast<std::size_t>(worker.thread)].data();
     for (std::int32_t i = 0; i < batch.count(); ++i) {
       Real* const from = heads.projected.at(i);
       heads.transform(batch, from + (shape.heads + kv_head) * size, batch.token(i).position, Real(1), key);

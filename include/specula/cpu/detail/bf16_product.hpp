@@ -20,29 +20,34 @@ namespace specula::cpu::detail {
 /// ascending columns (here pairs of them), so its bits depend on its row and its input alone.
 class Bf16Product {
  public:
-  Bf16Product(std::int32_t columns, std::int32_t depth)
-      : pairs_(static_cast<std::size_t>(columns) *
-               static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)) {}
+  /// `streams`: the weights come from memory in each pass, since no cache holds all of them. Several inputs
+  /// then read one panel after the other, as fast as one input does; from a cache, several panels at once
+  /// are.
+  Bf16Product(std::int32_t columns, std::int32_t depth, bool streams = false)
+      : pairs_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)),
+        streams_(streams) {}
 
   /// y = W x. Each block of weights is read once from memory; further groups of inputs read it from a cache.
   void run(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<float> io, std::int32_t columns) {
 #if SPECULA_X86
     const std::ptrdiff_t stride = round_up(depth, 2 * kPanel) / 2;
     for (std::int32_t c = 0; c < columns; ++c) round(io.x + c * io.ldx, depth, pairs_.data() + c * stride);
+    using Blocks = void (*)(Bf16Panels, std::int32_t, std::int32_t, Outputs, bool);
+    static constexpr Blocks kBlocks[kColumns] = {blocks<1>, blocks<2>,  blocks<3>,  blocks<4>,
+                                                 blocks<5>, blocks<6>,  blocks<7>,  blocks<8>,
+                                                 blocks<9>, blocks<10>, blocks<11>, blocks<12>};
     for (std::int32_t panel = 0; panel < panels; panel += kBlock) {
       const std::int32_t count = std::min(kBlock, panels - panel);
       for_column_groups(columns, kColumns, [&](std::int32_t first, std::int32_t group) {
-        using Blocks = void (*)(Bf16Panels, std::int32_t, std::int32_t, Outputs);
-        static constexpr Blocks kBlocks[kColumns] = {blocks<1>, blocks<2>, blocks<3>, blocks<4>,
-                                                     blocks<5>, blocks<6>, blocks<7>, blocks<8>};
         kBlocks[group - 1](
             {a.w + panel * a.panel, a.panel}, count, (depth + 1) / 2,
-            {pairs_.data() + first * stride, stride, io.y + first * io.ldy + panel * kPanel, io.ldy});
+            {pairs_.data() + first * stride, stride, io.y + first * io.ldy + panel * kPanel, io.ldy},
+            streams_ && columns <= kColumns);
       });
     }
 #else
     static_cast<void>(a), static_cast<void>(panels), static_cast<void>(depth), static_cast<void>(io),
-        static_cast<void>(columns);
+        static_cast<void>(columns), static_cast<void>(streams_);
 #endif
   }
 
@@ -54,10 +59,12 @@ class Bf16Product {
     float* y;
     std::ptrdiff_t ldy;
   };
-  static constexpr std::int32_t kColumns = 8;  // inputs of a register block
-  static constexpr std::int32_t kBlock = 12;   // panels: a multiple of every strips()
+  static constexpr std::int32_t kColumns = 12;  // inputs of a register block
+  static constexpr std::int32_t kBlock = 12;    // panels: a multiple of every strips()
   /// Panels of a register block: 32 registers hold the sums, the weights and an input.
-  static constexpr int strips(int columns) { return columns <= 3 ? 6 : columns <= 6 ? 4 : 3; }
+  static constexpr int strips(int columns) {
+    return columns <= 3 ? 6 : columns <= 6 ? 4 : columns <= 8 ? 3 : 2;
+  }
 
   /// To nearest, ties to even; subnormals to 0. Reads `depth` values and pads with zeros.
   [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth,
@@ -74,10 +81,12 @@ class Bf16Product {
   }
 
   template <int N>
-  static void blocks(Bf16Panels a, std::int32_t panels, std::int32_t pairs, Outputs to) {
-    for (; panels >= strips(N); panels -= strips(N)) next<strips(N), N>(a, pairs, to);
-    for (; panels >= 2; panels -= 2) next<2, N>(a, pairs, to);
-    if (panels > 0) next<1, N>(a, pairs, to);
+  static void blocks(Bf16Panels a, std::int32_t panels, std::int32_t pairs, Outputs to, bool streams) {
+    if (!streams || N == 1) {
+      for (; panels >= strips(N); panels -= strips(N)) next<strips(N), N>(a, pairs, to);
+      for (; panels >= 2; panels -= 2) next<2, N>(a, pairs, to);
+    }
+    for (; panels > 0; --panels) next<1, N>(a, pairs, to);
   }
   template <int S, int N>
   static void next(Bf16Panels& a, std::int32_t pairs, Outputs& to) {
@@ -116,6 +125,7 @@ class Bf16Product {
 #endif
 
   AlignedVector<std::uint32_t> pairs_;  // (columns, depth / 2, padded): the rounded inputs
+  bool streams_;
 };
 
 }  // namespace specula::cpu::detail

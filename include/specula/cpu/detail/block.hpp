@@ -22,11 +22,12 @@ namespace specula::cpu::detail {
 template <class Real>
 class Batch {
  public:
-  /// `most_cols`: of the widest matrix.
-  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols)
+  /// See TeamProduct.
+  Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols,
+        std::size_t bytes = 0)
       : isa(options.isa),
         elementwise(isa),
-        product(options, most_cols),
+        product(options, most_cols, bytes),
         hidden(pass_columns(options), config.hidden_size),
         normed(pass_columns(options), config.hidden_size),
         added(pass_columns(options), config.hidden_size),
@@ -45,6 +46,12 @@ class Batch {
       else
         elementwise.rms_norm(hidden.at(i), weight.data(), size_, eps_, normed.at(i));
     }
+  }
+
+  /// RMS norm of `x` (size) in place. Writes zeros after it, to a multiple of 16.
+  void norm(Real* x, const AlignedVector<Real>& weight, std::int32_t size) const {
+    std::fill(x + size, x + round_up(size, kPanel), Real(0));
+    elementwise.rms_norm(x, weight.data(), size, eps_, x);
   }
 
   /// Adds a bias (size) to what a product wrote, and clears what follows it.

@@ -49,7 +49,7 @@ class DecoderPass {
       : weights_(std::move(weights)),
         slots_(config(), options),
         input_(make_input(*weights_, options, slots_.features)),
-        batch_(config(), options, most_cols(*weights_)),
+        batch_(config(), options, most_cols(*weights_), bytes(*weights_)),
         attention_(config(), options, slots_.cache),
         mlp_(config(), options),
         logits_(options.max_nodes, config().vocab_size) {
@@ -123,15 +123,25 @@ class DecoderPass {
 
   /// Columns of the widest matrix.
   static std::int32_t most_cols(const DecoderWeights<Real>& weights) {
-    std::int32_t most = weights.head().cols();
-    const auto see = [&](const PanelMatrix<Real>& matrix) { most = std::max(most, matrix.cols()); };
+    std::int32_t most = 0;
+    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) { most = std::max(most, matrix.cols()); });
+    return most;
+  }
+  static std::size_t bytes(const DecoderWeights<Real>& weights) {
+    std::size_t all = 0;
+    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) { all += matrix.bytes(); });
+    return all;
+  }
+  /// The matrices that a pass multiplies by.
+  template <class See>
+  static void see_matrices(const DecoderWeights<Real>& weights, See see) {
+    see(weights.head());
     if (weights.feature_input) see(weights.feature_input->fusion), see(weights.feature_input->states);
     for (const LayerWeights<Real>& layer : weights.layers) {
       see(layer.attention.qkv), see(layer.attention.output);
       if (layer.cross_attention) see(layer.cross_attention->query), see(layer.cross_attention->output);
       see(layer.mlp.gate_up), see(layer.mlp.down);
     }
-    return most;
   }
 
   std::shared_ptr<const DecoderWeights<Real>> weights_;

@@ -1,4 +1,5 @@
-// Builds the weights of a Llama-family decoder from a Hugging Face directory, or random ones for tests.
+// Builds the weights of a Llama-family decoder from a Hugging Face directory or GGUF, or random ones for
+// tests.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -20,9 +22,9 @@
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/int8_groups.hpp"
-#include "specula/cpu/json.hpp"
+#include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
-#include "specula/cpu/read_decoder_config.hpp"
+#include "specula/cpu/read_model_config.hpp"
 #include "specula/cpu/safetensors.hpp"
 #include "specula/cpu/tensor_files.hpp"
 
@@ -53,13 +55,19 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     }
     return result;
   };
-  const auto vector = [&](const std::string& name) {
-    AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
-    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
-      std::copy(row.begin(), row.end(), result.begin());
-    });
+  const auto vectors = [&](std::initializer_list<TensorName> parts) {
+    std::int32_t size = 0, first = 0;
+    for (const auto& part : parts) size += part.rows;
+    AlignedVector<Real> result(static_cast<std::size_t>(round_up(size, kPanel)));
+    for (const auto& part : parts) {
+      source.rows(part.name, {part.rows}, [&](std::int32_t, std::span<const float> row) {
+        std::copy(row.begin(), row.end(), result.begin() + first);
+      });
+      first += part.rows;
+    }
     return result;
   };
+  const auto vector = [&](const std::string& name) { return vectors({{name, config.hidden_size}}); };
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
                      cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
   DecoderWeights<Real> out;
@@ -89,6 +97,15 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
                                hidden);
     layer.mlp.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
     if (!out.feature_input) layer.attention.norm = vector(at + "input_layernorm.weight");
+    if (config.qkv_bias)
+      layer.attention.qkv_bias = vectors({{attention + "q_proj.bias", queries},
+                                          {attention + "k_proj.bias", keys},
+                                          {attention + "v_proj.bias", keys}});
+    if (config.output_bias) layer.attention.output_bias = vector(attention + "o_proj.bias");
+    if (config.query_key_norms) {
+      layer.attention.query_norm = vectors({{attention + "q_norm.weight", config.head_dim}});
+      layer.attention.key_norm = vectors({{attention + "k_norm.weight", config.head_dim}});
+    }
     layer.mlp.norm = vector(at + "post_attention_layernorm.weight");
     if (config.conditioned_on == Conditioning::key_values) {
       CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
@@ -125,15 +142,17 @@ DecoderWeights<Real> share_target_weights(DecoderWeights<Real> head,
 
 struct FileWeights {
   TensorFiles& files;
+  std::optional<WeightType> stored;
   std::set<std::string, std::less<>> read = {};  // names
 
-  /// bfloat16 if it holds all parts exactly.
+  /// As asked, else bfloat16 if it holds all parts exactly, or nearly as well as their blocks of few bits do.
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
     const auto is_bf16 = [&](const TensorName& part) {
       const std::int64_t shape[] = {part.rows, cols};
       const Dtype dtype = files.weight(part.name, shape).dtype;
-      return dtype == Dtype::bf16 || dtype == Dtype::i8;
+      return dtype == Dtype::bf16 || dtype == Dtype::i8 || dtype == Dtype::blocks;
     };
+    if (stored) return *stored;
     return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
   }
 
@@ -181,21 +200,19 @@ struct RandomWeights {
 }  // namespace detail
 
 template <class Real>
-DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& directory,
-                                          std::shared_ptr<const DecoderWeights<Real>> target) {
-  const auto config_path = directory / "config.json";
-  const DecoderConfig config = read_decoder_config(read_json_file(config_path), config_path.string());
-  detail::check_target(config, target, config_path.string());
-  TensorFiles files(directory);
-  detail::FileWeights source{files};
+DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
+                                          std::shared_ptr<const DecoderWeights<Real>> target,
+                                          const LoadOptions& options) {
+  const DecoderConfig config = read_model_config(model);
+  detail::check_target(config, target, config_path(model).string());
+  TensorFiles files(model, options.expand);
+  detail::FileWeights source{files, options.stored};
   auto weights = detail::build_decoder_weights<Real>(config, source);
   for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
-    const std::string tensor = directory.string() + ": tensor '" + name + "'";
     if (source.read.contains(name)) continue;
-    if (name.ends_with(".bias")) throw std::runtime_error(tensor + ": biases are not supported");
-    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq"))
-      throw std::runtime_error(tensor + " is no part of a model of " + std::to_string(config.layers) +
-                               " layers of this architecture");
+    if (name.ends_with(".bias") || (name.starts_with("model.layers.") && !name.ends_with(".inv_freq")))
+      files.fail(name, "is no part of a model of " + std::to_string(config.layers) +
+                           " layers of this architecture; " + detail::kAsGguf);
   }
   return detail::share_target_weights(std::move(weights), std::move(target));
 }

@@ -48,6 +48,13 @@ template <class Real>
   return static_cast<Real>(std::bit_cast<float>(high ? pair & 0xffff0000u : pair << 16));
 }
 
+/// The nearest bfloat16, ties to even, in the upper half; NaN stays one.
+[[gnu::always_inline]] inline std::uint32_t round_to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return (bits | 0x400000u) & 0xffff0000u;
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+}
+
 template <class Real>
 struct RealPanels {
   const Real* w;         // w[v * panel + k * column + r]

@@ -42,12 +42,13 @@ struct Worker {
 template <class Real>
 class TeamProduct {
  public:
-  /// `most_cols`: of the widest matrix.
-  TeamProduct(const DecoderOptions& options, std::int32_t most_cols)
+  /// `most_cols`: of the widest matrix; `bytes`: of all, where each pass reads all.
+  TeamProduct(const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes = 0)
       : isa_(options.isa),
         team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)) {
     for (std::int32_t t = 0; t < options.threads; ++t)
-      if (options.inputs == Inputs::bf16) rounded_.emplace_back(pass_columns(options), most_cols);
+      if (options.inputs == Inputs::bf16)
+        rounded_.emplace_back(pass_columns(options), most_cols, bytes > kCached);
   }
 
   const std::shared_ptr<ThreadTeam>& team() const { return team_; }
@@ -57,6 +58,9 @@ class TeamProduct {
     const auto cut = [&](std::int64_t t) { return static_cast<std::int32_t>(total * t / team_->size()); };
     return {cut(thread), cut(thread + 1)};
   }
+
+  /// All threads wait for each other.
+  void barrier() { team_->barrier(); }
 
   /// out[i - first + to] = matrix * in[i], this thread's rows. All threads wait before, for the input, and
   /// after.
@@ -81,6 +85,8 @@ class TeamProduct {
   }
 
  private:
+  static constexpr std::size_t kCached = std::size_t{32} << 20;  // what last-level caches mostly hold
+
   Isa isa_;
   std::shared_ptr<ThreadTeam> team_;
   std::vector<Bf16Product> rounded_;  // one per thread; empty unless inputs are rounded to bfloat16

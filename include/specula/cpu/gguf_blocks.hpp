@@ -1,0 +1,114 @@
+// Number types of GGUF tensors, and the expansion of those in blocks to floats: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+// Types and layouts: llama.cpp, ggml.h (enum ggml_type) and ggml-common.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "specula/cpu/safetensors.hpp"
+
+namespace specula::cpu {
+
+/// Numbers of the types that are expanded here, as files have them.
+enum class GgufId : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  bf16 = 30
+};
+
+/// How numbers of a type are stored. A row is whole blocks.
+struct GgufType {
+  std::uint32_t id;      ///< number in files
+  const char* name;      ///< as llama.cpp prints it
+  std::uint32_t block;   ///< numbers per block; 1: not in blocks
+  std::uint32_t bytes;   ///< bytes per block
+  bool expands = false;  ///< by expand()
+};
+
+/// All types of llama.cpp; null for a number that none has.
+inline const GgufType* find_gguf_type(std::uint32_t id) {
+  static constexpr GgufType kTypes[] = {
+      {0, "F32", 1, 4, true},    {1, "F16", 1, 2, true},    {2, "Q4_0", 32, 18, true},
+      {3, "Q4_1", 32, 20, true}, {6, "Q5_0", 32, 22, true}, {7, "Q5_1", 32, 24, true},
+      {8, "Q8_0", 32, 34, true}, {9, "Q8_1", 32, 36},       {10, "Q2_K", 256, 84},
+      {11, "Q3_K", 256, 110},    {12, "Q4_K", 256, 144},    {13, "Q5_K", 256, 176},
+      {14, "Q6_K", 256, 210},    {15, "Q8_K", 256, 292},    {16, "IQ2_XXS", 256, 66},
+      {17, "IQ2_XS", 256, 74},   {18, "IQ3_XXS", 256, 98},  {19, "IQ1_S", 256, 50},
+      {20, "IQ4_NL", 32, 18},    {21, "IQ3_S", 256, 110},   {22, "IQ2_S", 256, 82},
+      {23, "IQ4_XS", 256, 136},  {24, "I8", 1, 1},          {25, "I16", 1, 2},
+      {26, "I32", 1, 4},         {27, "I64", 1, 8},         {28, "F64", 1, 8},
+      {29, "IQ1_M", 256, 56},    {30, "BF16", 1, 2, true},  {34, "TQ1_0", 256, 54},
+      {35, "TQ2_0", 256, 66},    {39, "MXFP4", 32, 17},     {40, "NVFP4", 64, 36},
+      {41, "Q1_0", 128, 18},     {42, "Q2_0", 64, 18}};
+  for (const GgufType& type : kTypes)
+    if (type.id == id) return &type;
+  return nullptr;
+}
+
+namespace detail {
+
+inline float gguf_half(const std::byte* at) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return half_to_float(bits);
+}
+
+/// A block of 32: d, then m if kOffset, the fifth bits if kBits is 5, the lower four bits of numbers i and
+/// i + 16 in byte i. Number i is d q + m, or, without m, d (q - 2^(kBits - 1)).
+template <int kBits, bool kOffset>
+void expand_nibbles(const std::byte* block, float* out) {
+  const float scale = gguf_half(block), offset = kOffset ? gguf_half(block + 2) : 0.0f;
+  const std::byte* at = block + (kOffset ? 4 : 2);
+  std::uint32_t fifth = 0;
+  if (kBits == 5) std::memcpy(&fifth, at, 4), at += 4;
+  constexpr int kZero = kOffset ? 0 : 1 << (kBits - 1);
+  for (int i = 0; i < 32; ++i) {
+    const auto byte = std::to_integer<std::uint32_t>(at[i % 16]);
+    const std::uint32_t steps = (i < 16 ? byte & 15u : byte >> 4) | (fifth >> i & 1u) << 4;
+    // The product is exact, so that a fused sum gives the same bits.
+    out[i] = scale * static_cast<float>(static_cast<int>(steps) - kZero) + offset;
+  }
+}
+
+}  // namespace detail
+
+/// Expands `out`.size() numbers of a type with `expands`, which are whole blocks, at `row` (any alignment).
+/// To the bits that ggml gives: exact but for Q4_1 and Q5_1, whose sum is rounded.
+inline void expand(GgufId id, const std::byte* row, std::span<float> out) {
+  if (out.empty()) return;
+  if (id == GgufId::f32) return decode(Dtype::f32, row, out);
+  if (id == GgufId::f16) return decode(Dtype::f16, row, out);
+  if (id == GgufId::bf16) return decode(Dtype::bf16, row, out);
+  const std::size_t bytes = find_gguf_type(static_cast<std::uint32_t>(id))->bytes;
+  for (std::size_t first = 0; first < out.size(); first += 32, row += bytes) {
+    float* const to = out.data() + first;
+    switch (id) {
+      case GgufId::q4_0:
+        detail::expand_nibbles<4, false>(row, to);
+        break;
+      case GgufId::q4_1:
+        detail::expand_nibbles<4, true>(row, to);
+        break;
+      case GgufId::q5_0:
+        detail::expand_nibbles<5, false>(row, to);
+        break;
+      case GgufId::q5_1:
+        detail::expand_nibbles<5, true>(row, to);
+        break;
+      default: {  // Q8_0
+        const float scale = detail::gguf_half(row);
+        for (std::size_t i = 0; i < 32; ++i)
+          to[i] = scale * static_cast<float>(std::to_integer<std::int8_t>(row[2 + i]));
+      }
+    }
+  }
+}
+
+}  // namespace specula::cpu

@@ -1,0 +1,28 @@
+// How a decoder's weights are loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "specula/cpu/inputs.hpp"
+
+namespace specula::cpu {
+
+/// Expands numbers of a GGUF type that the library does not expand itself, such as Q4_K: `out`.size() of
+/// them, which are whole blocks, of type `id` (ggml's number) at `row`. Returns false, and writes nothing,
+/// for a type that it does not know either. A program that is linked with ggml makes one of
+/// ggml_get_type_traits(id)->to_float.
+using GgufExpand = std::function<bool(std::uint32_t id, const std::byte* row, std::span<float> out)>;
+
+/// Options of load_decoder_weights().
+struct LoadOptions {
+  /// How matrices are kept, whatever the file has; bf16 rounds to the nearest. Empty: BF16 and what is
+  /// quantised as bfloat16, F32 and F16 in the compute type.
+  std::optional<WeightType> stored = {};
+  GgufExpand expand = {};  ///< for GGUF files of further types; empty: these are refused
+};
+
+}  // namespace specula::cpu

@@ -1,0 +1,95 @@
+// Golden logits of Hugging Face's transformers: tiny models of each family that is read, with each kind of
+// scaled angles, by the decoder in float and in double and by the reference decoder. transformers/logits.py
+// made them, and has the formula of the weights, too.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "safetensors_writer.hpp"
+#include "specula/base/philox.hpp"
+#include "specula/cpu/decoder.hpp"
+#include "specula/cpu/json.hpp"
+#include "specula/cpu/reference_decoder.hpp"
+
+namespace {
+
+using namespace specula;
+using namespace specula::cpu;
+using namespace specula_test;
+
+/// Uniform: of variance 1 / columns; norms around 1; biases around 0.
+std::vector<float> weights(const std::string& name, const std::vector<std::int64_t>& shape) {
+  std::uint64_t key = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char byte : name) key = (key ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  const bool bias = name.ends_with(".bias");
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < shape.front() * (shape.size() == 2 ? shape.back() : 1); ++i) {
+    const auto words = specula::detail::philox({static_cast<std::uint32_t>(i / 4), 0, 0, 0}, key);
+    const std::uint32_t word[] = {words.x, words.y, words.z, words.w};
+    const double uniform = word[i % 4] * 0x1p-31 - 1;
+    out.push_back(static_cast<float>(shape.size() == 2
+                                         ? uniform * std::sqrt(3.0 / static_cast<double>(shape.back()))
+                                     : bias ? 0.5 * uniform
+                                            : 1 + 0.25 * uniform));
+  }
+  return out;
+}
+
+void write_model(const std::filesystem::path& directory, const Json& model) {
+  write_file(directory / "config.json", model["config"].dump());
+  std::vector<Tensor> tensors;
+  for (const auto& [name, extents] : model["tensors"].items()) {
+    const auto shape = extents.get<std::vector<std::int64_t>>();
+    tensors.push_back({name, "F32", shape, weights(name, shape)});
+  }
+  write_file(directory / "model.safetensors", safetensors_bytes(tensors));
+}
+
+}  // namespace
+
+TEST_CASE("logits of tiny models are those of transformers") {
+  const auto file = std::filesystem::path(SPECULA_MODELS_DIR) / ".." / ".." / "tests" / "cpu" /
+                    "transformers" / "logits.json";
+  const Json golden = read_json_file(file);
+  const auto tokens = golden["tokens"].get<std::vector<Token>>();
+  const auto rows = golden["rows"].get<std::vector<std::int32_t>>();
+  std::vector<NodeId> chain(tokens.size());
+  for (std::size_t i = 0; i < chain.size(); ++i) chain[i] = static_cast<NodeId>(i) - 1;
+  double most = 0, most_double = 0, most_float = 0;
+  for (const Json& model : golden["models"]) {
+    CAPTURE(model["name"].get<std::string>());
+    const TemporaryDirectory directory("transformers");
+    write_model(directory.path, model);
+    ReferenceDecoder reference(directory.path, 64);
+    Decoder<double> in_double(directory.path, {.capacity = 64, .max_nodes = 64});
+    Decoder<float> in_float(directory.path, {.capacity = 64, .max_nodes = 64});
+    reference.extend(tokens, chain);
+    in_double.extend(tokens, chain);
+    in_float.extend(tokens, chain);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const auto expected = model["logits"][r].get<std::vector<double>>();
+      const auto exact = reference.logits().col(rows[r]);
+      const auto doubles = in_double.logits(rows[r]);
+      const auto floats = in_float.logits(rows[r]);
+      REQUIRE(static_cast<std::size_t>(exact.size()) == expected.size());
+      for (std::size_t t = 0; t < expected.size(); ++t) {
+        const double here = exact[static_cast<std::ptrdiff_t>(t)];
+        REQUIRE(std::isfinite(here + doubles[t] + static_cast<double>(floats[t])));
+        most = std::max(most, std::abs(here - expected[t]));
+        most_double = std::max(most_double, std::abs(here - doubles[t]));
+        most_float = std::max(most_float, std::abs(here - static_cast<double>(floats[t])));
+      }
+    }
+    CHECK(most < 1e-4);
+    CHECK(most_double < 1e-9);
+    CHECK(most_float < 1e-4);
+  }
+  CHECK(golden["models"].size() == 11);
+}

@@ -1,0 +1,114 @@
+// Fuzzes GGUF files: any bytes give an error, or keys and tensors within the file, a config or an error, and
+// rows.
+#include <specula/cpu/gguf_tensors.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <specula/cpu/read_decoder_config.hpp>
+
+#include "../../examples/common/gguf_container.hpp"
+
+namespace {
+
+using namespace specula::cpu;
+
+void require(bool ok) {
+  if (!ok) std::abort();
+}
+
+/// Calls `read`, which may throw what a bad file makes it throw.
+template <class Read>
+void attempt(Read read) {
+  try {
+    read();
+  } catch (const std::runtime_error&) {
+  }
+}
+
+void read_all(std::span<const std::byte> bytes) {
+  Gguf file(bytes, "fuzz");
+  std::size_t total = 0;
+  for (const std::string_view key : file.keys()) {
+    require(file.contains(key));
+    attempt([&] { file.integer(key); });
+    attempt([&] { file.number(key); });
+    attempt([&] { file.flag(key); });
+    attempt([&] { total += file.text(key).value_or("").size(); });
+    attempt([&] {
+      for (const std::string_view text : file.texts(key)) total += text.size();
+    });
+    attempt([&] { total += file.floats(key).size(); });
+    attempt([&] { total += file.integers(key).size(); });
+  }
+  for (const GgufTensor& tensor : file.tensors()) {
+    total += tensor.bytes.size();  // no two share a byte
+    for (const std::byte& byte : tensor.bytes)
+      require(&byte >= bytes.data() && &byte < bytes.data() + bytes.size());
+  }
+  require(total <= bytes.size());
+  GgufFiles files(std::move(file));
+  attempt([&] { read_decoder_config(gguf_config(files), "fuzz"); });
+  const GgufTensors tensors(std::move(files));
+  for (const auto& [name, about] : tensors.infos())
+    attempt([&, &name = name, &info = about.first] {
+      std::int64_t rows = 0;
+      tensors.rows(name, [&](std::int64_t r, std::span<const float> row) {
+        require(r == rows++ && static_cast<std::int64_t>(row.size()) == info.shape.back());
+      });
+      require(rows > 0);
+    });
+}
+
+/// Small models, whose mutations get past the first checks.
+std::string seed(std::uint32_t index) {
+  specula_examples::GgufContainer out;
+  const bool llama = index % 2 == 0;
+  const std::string at = llama ? "llama." : "qwen2.";
+  out.set("general.architecture", llama ? "llama" : "qwen2");
+  for (const char* key : {"context_length", "block_count", "attention.head_count_kv"}) out.set(at + key, 1u);
+  for (const char* key : {"embedding_length", "feed_forward_length"}) out.set(at + key, 32u);
+  out.set(at + "attention.head_count", 2u);
+  out.set(at + "attention.key_length", 4u);
+  out.set(at + "attention.layer_norm_rms_epsilon", 1e-5f);
+  if (index == 2) out.set(at + "rope.scaling.type", "yarn"), out.set(at + "rope.scaling.factor", 4.0f);
+  if (index == 3) out.set("general.alignment", 64u);
+  const std::vector<std::string> tokens{"a", "", "\xe2\x96\x81"};
+  const std::vector<float> scores{0, -1, -2};
+  const std::vector<std::int32_t> types{1, 2, 3};
+  out.set("tokenizer.ggml.tokens", tokens);
+  out.set("tokenizer.ggml.scores", scores);
+  out.set("tokenizer.ggml.token_type", types);
+  static constexpr std::pair<std::uint32_t, std::size_t> kTypes[] = {{0, 128}, {2, 18}, {3, 20}, {6, 22},
+                                                                     {7, 24},  {8, 34}, {1, 64}, {30, 64}};
+  const auto [type, bytes] = kTypes[index % std::size(kTypes)];
+  out.add("token_embd.weight", type, {3, 32}, std::string(3 * bytes, 'x'));
+  out.add("blk.0.attn_q.weight", type, {8, 32}, std::string(8 * bytes, 'y'));
+  out.add("blk.0.attn_k.bias", 0, {4}, std::string(16, 'z'));
+  if (index == 4) out.add("rope_freqs.weight", 0, {2}, std::string("\0\0\x80\x3f\0\0\0\x41", 8));
+  return out.bytes();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  attempt([&] { read_all(std::as_bytes(std::span(data, size))); });
+  return 0;
+}
+
+extern "C" std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data, std::size_t capacity) {
+  if (index >= 8) return 0;
+  const std::string bytes = seed(index);
+  const std::size_t size = std::min(capacity, bytes.size());
+  std::memcpy(data, bytes.data(), size);
+  return size;
+}

@@ -1,0 +1,49 @@
+// labels: light
+// Programs built without Oniguruma and utf8proc: the sources are compiled here without the macros that say
+// they are there.
+#include "../../examples/common/added_tokens.cpp"
+#include "../../examples/common/normalizer.cpp"
+#include "../../examples/common/text_pattern.cpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "gguf_vocabulary.hpp"
+#include "pre_tokenizer.hpp"
+
+using namespace specula_examples;
+using specula::cpu::Json;
+
+namespace {
+
+template <class Make>
+std::string complaint(const Make& make) {
+  try {
+    make();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("files that need a library are refused, and the message names its package") {
+  const Json words = Json::parse(R"({"type": "ByteLevel"})"), nfc = Json::parse(R"({"type": "NFC"})"),
+             added = Json::parse(R"({"content": "x", "single_word": true})"),
+             spaces = Json::parse(R"({"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"})");
+  CHECK(complaint([&] { PreTokenizer(JsonFields(words, "file")); }) ==
+        "file: needs regular expressions, which these programs are built without: install Oniguruma (Debian: "
+        "libonig-dev) and configure them again, or run the model as a GGUF file in specula-llama");
+  CHECK(complaint([&] { Normalizer(JsonFields(nfc, "file")); }) ==
+        "file: a normalizer NFC needs utf8proc, which these programs are built without: install it (Debian: "
+        "libutf8proc-dev) and configure them again, or run the model as a GGUF file in specula-llama");
+  CHECK(complaint([&] { read_added_token(JsonFields(added, "file"), 1); }).find("libonig-dev") !=
+        std::string::npos);
+  CHECK(complaint([&] {
+          make_gguf_tokenizer({.model = "gpt2", .pre = "gpt-2", .tokens = {"a"}, .end = 0}, "m.gguf");
+        }).starts_with("m.gguf: "));
+  CHECK_FALSE(TextPattern::has_regular_expressions());
+  CHECK(complaint([&] { PreTokenizer(JsonFields(spaces, "file")); }) == "nothing");
+}
