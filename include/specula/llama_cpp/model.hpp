@@ -32,11 +32,11 @@ struct Options {
   std::int32_t vocab_size = 0;   ///< rows have the first n tokens; 0: all. See shared_vocabulary()
   bool features = false;         ///< keep hidden states; every token then goes through the LM head
   /// On CPUs: a row has the same bits whatever else the pass runs, so that speculation and plain decoding
-  /// with this option write one text. Sets flash attention, which computes each row alone, and BF16 values in
-  /// the cache: where keys and values both are F16, libllama splits one row by threads, and 64 or more by
-  /// tiles. Accepted nodes are moved together. Requires load() without extra buffer types. The constructor
-  /// compares a row of two passes, and throws std::invalid_argument if the build of ggml, the weights or a
-  /// device do not allow it.
+  /// with this option write one text. Sets flash attention, which computes each row alone, and Q8_0 for the
+  /// cache: where keys and values are F16, libllama splits one row by threads, and 64 or more by tiles; F32
+  /// is cast to F16. For heads of no multiple of 32 numbers, `adjust` may set BF16 for both. Accepted nodes
+  /// are moved together. Requires load() without extra buffer types. The constructor compares a row of two
+  /// passes, and throws std::invalid_argument if the build of ggml, the weights or a device do not allow it.
   bool same_bits = false;
   /// Sets other libllama parameters: called before the context is created. The adapter then overrides those
   /// that it relies on: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
@@ -235,7 +235,7 @@ class Model {
     if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
     if (options.same_bits) {
       params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-      params.type_v = GGML_TYPE_BF16;  // F32 is cast to F16
+      params.type_k = params.type_v = GGML_TYPE_Q8_0;
     }
     if (options.adjust) options.adjust(params);
     // On a CPU, flash attention runs row by row, and takes longer the longer the context.
@@ -280,8 +280,9 @@ class Model {
     const auto alone = extend(Tokens(tokens).first(1), Nodes(parents).first(1)).row(0);
     if (!std::equal(row.begin(), row.end(), alone.begin()))
       fail("same_bits: this libllama computes a row of " + std::to_string(tokens.size()) +
-           " tokens otherwise than that of one: load() the weights with use_extra_bufts off; F32, F16 and "
-           "BF16 need a ggml without llamafile's products (scripts/llama_cpp --same-bits), K-quants the "
+           " tokens otherwise than that of one: load() the weights with use_extra_bufts off; F32, F16, "
+           "BF16 and IQ4_NL need a ggml without llamafile's products (scripts/llama_cpp --same-bits), "
+           "K-quants the "
            "environment variable GGML_CPU_TILED_MM=0; devices other than CPUs may not allow it");
     truncate(0);
   }
