@@ -213,13 +213,15 @@ def run_time_pipelines(page):
 @named(TABLES, "llama.cpp: types")
 def llama_cpp_types(page):
     """What passes and drafts cost inside llama.cpp, by type of weights."""
-    data, out = load("llama_cpp_types"), []
-    for run in data["texts"]:
-        p = next(x for x in data["passes"] if x["type"] == run["type"] and not x["same_bits"])["passes"][0]
+    data, out, texts = load("llama_cpp_types"), [], {}
+    for x in data["texts"]:
+        texts[x["type"], x["same_bits"]] = [f"{p['speedup']:.2f}x" for p in x["pipelines"][1:]]
+    for run in [x for x in data["passes"] if x["prompt_tokens"] == data["passes"][0]["prompt_tokens"]]:
+        p, key = run["passes"][0], (run["type"], run["same_bits"])
         best = next(b for b in p["best"] if b["acceptance_rate"] == 0.8)
-        out.append([run["type"].upper(), f"{p['microseconds'][0] / 1000:.1f} ms", *(f"{p['ratios'][n - 1]:.2f}" for n in (2, 3, 4, 5, 8)),
-                    p["pays_from"] or "never", f"{best['nodes']}: {best['speedup']:.2f}x", *(f"{x['speedup']:.2f}x" for x in run["pipelines"][1:])])
-    return table(["weights", "T(1)", *(f"T({n})" for n in (2, 3, 4, 5, 8)), "drafts pay from acceptance", "best nodes at 0.8",
+        out.append([run["type"].upper(), "`--same-bits`" if run["same_bits"] else "", f"{p['microseconds'][0] / 1000:.1f} ms",
+                    *(f"{p['ratios'][n - 1]:.2f}" for n in (2, 3, 4, 5, 8)), p["pays_from"] or "never", f"{best['nodes']}: {best['speedup']:.2f}x", *texts.get(key, ["", ""])])
+    return table(["weights", "", "T(1)", *(f"T({n})" for n in (2, 3, 4, 5, 8)), "drafts pay from acceptance", "best nodes at 0.8",
                   *(f"`{x['name']}`" for x in data["texts"][0]["pipelines"][1:])], out) + llama_cpp_source(data, "types")
 
 
