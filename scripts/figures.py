@@ -82,6 +82,7 @@ WHAT = {
     "tokens/s": lambda row, p: f"{p['tokens_per_second']:.0f}",
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
     "prompts": lambda row, p: str(p["prompts"]),
+    "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
     "processor": lambda row, p: processor(row.data),
     # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
     # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.

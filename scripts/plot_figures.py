@@ -347,7 +347,7 @@ def cascades_swi(data):
         panels, columns=2, row=42)
 
 
-# ---- a smaller target, and llama.cpp
+# ---- a smaller target
 
 @figure("greedy")
 def speedup_medium(data):
@@ -359,22 +359,6 @@ def speedup_medium(data):
          "intervals in the data"],
         [Panel([Series("", [(p["speedup"], None, None) for p in rows], shade, text=times)], labels=[p["name"].replace("autoregressive", "plain decoding") for p in rows],
                bars=True, reference=1)])
-
-
-@figure("llama_cpp_peers")
-def llama_cpp(data):
-    speeds = data["best"]["tokens_per_second"]
-    order = sorted(speeds, key=lambda name: -speeds[name])
-    series = [Series(name, [(speeds[p], None, None) if p.startswith("specula-llama") == ours else None for p in order], colour, text="{:.0f}".format)
-              for name, ours, colour in (("specula", True, BLUE), ("llama.cpp's own programs", False, VIOLET))]
-    labels = [re.sub(r" --spec-draft-n-max (\d)", r", \1 tokens", p).replace(" --lookup-cache-static", ", static cache").replace("specula-llama ", "").replace(
-        "llama-completion", "plain decoding, llama-completion").replace("autoregressive", "plain decoding, specula") for p in order]
-    return Plot(
-        "Inside llama.cpp: specula and llama.cpp's own speculation",
-        [f"Tokens per second of decoding (dashed: llama.cpp's plain decoding). The best settings of each, no intervals; {data['best']['tokens']:,} tokens, greedy, "
-         "bfloat16 GGUF of medium and small",
-         f"60 prompts (GSM8K, HumanEval), {data['threads']} threads of an AMD EPYC (AVX2), {data['engine'].split(',')[0].replace(' both sides', '')}; {data['date']}"],
-        [Panel(series, labels=labels, bars=True, reference=speeds["llama-completion"])])
 
 
 # ---- GPU

@@ -88,6 +88,7 @@ GgufModels::GgufModels(GgufFiles files) : files_(std::move(files)), target_file_
 std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file) const {
   llama_model_params params = llama_model_default_params();
   params.n_gpu_layers = files_.gpu_layers;
+  params.use_extra_bufts = !files_.same_bits || file != files_.target;
   return specula::llama_cpp::load(file, params);
 }
 
@@ -151,7 +152,8 @@ specula::AnyModel& GgufModels::context(const std::string& name, const std::share
                                              .max_nodes = room_.max_nodes,
                                              .max_leaves = std::min(room_.max_nodes, std::int32_t{256}),
                                              .threads = threads,
-                                             .vocab_size = vocab_size_});
+                                             .vocab_size = vocab_size_,
+                                             .same_bits = files_.same_bits && name.empty()});
   return model->any;
 }
 

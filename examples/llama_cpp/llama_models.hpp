@@ -50,6 +50,7 @@ struct GgufFiles {
   std::map<std::string, std::filesystem::path> drafts;  // by the names that pipelines use
   std::filesystem::path bigram;                         // empty: none
   std::int32_t gpu_layers = -1;                         // of each model on a device, if there is one; -1: all
+  bool same_bits = false;                               // the target's rows, see llama_cpp::Options
 
   /// Throws UsageError with the names of all drafts if there is none of this name.
   const std::filesystem::path& draft(const std::string& name) const;

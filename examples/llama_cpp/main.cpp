@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -43,7 +44,7 @@ struct Options {
   std::vector<std::string> drafts, prompt_files, stops;
   std::size_t limit = 0;
   std::int32_t repeat = 1, passes = 0, draft_threads = 0, gpu_layers = -1;
-  bool special = false, verbose = false;
+  bool special = false, verbose = false, same_bits = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -61,9 +62,10 @@ void add_options(CLI::App& app, Options& options) {
          "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")
       ->excludes(pipeline);
   auto* passes =
-      app.add_option("--passes", options.passes,
-                     "Measure instead the time of a pass of the target over 1, 2, ..., N nodes after the "
-                     "first prompt")
+      app.add_option(
+             "--passes", options.passes,
+             "Measure instead the time of a pass of the target over 1, 2, ..., N nodes after the "
+             "first prompt, what drafts can gain by it, and whether rows differ from those of one node")
           ->check(CLI::Range(1, 256))
           ->excludes(pipeline)
           ->excludes("--compare");
@@ -101,6 +103,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--gpu-layers", options.gpu_layers, "Layers on a device, if llama.cpp has one; -1: all")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
+  app.add_flag(
+      "--same-bits", options.same_bits,
+      "Rows of the target with the same bits whatever a pass runs, on CPUs: with one seed, chosen "
+      "drafts then give the text of plain decoding with this option, which costs time in long contexts");
   app.add_flag("--verbose", options.verbose,
                "Show all log messages of llama.cpp, not only warnings and errors");
   app.footer("Pipelines:\n" + specula::pipeline_help() +
@@ -127,6 +133,7 @@ std::pair<std::string, std::string> named(const std::string& draft) {
 
 GgufFiles files_of(const Options& options) {
   GgufFiles files{options.model, {}, options.bigram, options.gpu_layers};
+  files.same_bits = options.same_bits;
   for (const std::string& draft : options.drafts) {
     const auto [name, file] = named(draft);
     if (!files.drafts.emplace(name, file).second)
@@ -250,6 +257,7 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
       {"engine", std::string("llama.cpp ") + llama_version()},
       {"built_with", llama_print_system_info()},
       {"gpu_layers", options.gpu_layers},
+      {"same_bits", options.same_bits},
       {"bigram", leaf(options.bigram)},
       {"prompt_files", files},
       {"prompts", prompts},
@@ -308,6 +316,7 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
   nlohmann::ordered_json out{{"passes", passes_json(all)},
                              {"engine", std::string("llama.cpp ") + llama_version()},
                              {"built_with", llama_print_system_info()},
+                             {"same_bits", options.same_bits},
                              {"target", leaf(options.model)}};
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
@@ -326,6 +335,8 @@ int run(int argc, char** argv) {
   if (parse_command_line(app, argc, argv)) return 0;
   check_options(options.decoding);
   check_stops(options.stops);
+  if (options.same_bits)
+    setenv("GGML_CPU_TILED_MM", "0", 0);  // K-quants from 8 rows on, which ggml asks once
   if (!options.verbose) llama_log_set(log_problems, nullptr);
   ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();

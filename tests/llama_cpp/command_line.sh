@@ -52,6 +52,10 @@ for options in 'chain:3' 'chain:10@max-gram --threads 2' 'cost-aware:chain --thr
     failed=1
   fi
 done
+if [ "$(text --pipeline chain:3 --same-bits)" != "$(text --pipeline autoregressive --same-bits)" ]; then
+  echo 'FAILED: with --same-bits, chain:3 writes another text than plain decoding'
+  failed=1
+fi
 # The text ends before a stop string, which begins and ends inside tokens or not.
 written=${plain#"$question"}
 stop=${written:10:3}
@@ -85,12 +89,16 @@ also '"small": "small.gguf"'
 expect 1 'nowhere/x.json: cannot be opened for writing' "${run[@]}" --prompt x --compare chain --json "$scratch/nowhere/x.json"
 # What a pass costs, beside our own decoder.
 passes=("$llama" -m "$scratch/target.gguf" --passes 3 --prompt "$question" --repeat 2)
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)$' "${passes[@]}"
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  specula, us  T(n)/T(1)$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
-also '^1  .* 1.00  .* 1.00$'
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --same-bits
+also '^3  .* 0$'
+also '^llama.cpp: drafts that cost nothing .*; best nodes at 0.5: [123] ([0-9.]*x), 0.7: '
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
+also '^1  .* 1.00  .* 1.00  .* 0$'
 also '^3  '
 expect 0 '"beside": "medium"' cat "$scratch/passes.json"
 also '"turns": 2'
+also '"pays_from": '
+also '"acceptance_rate": 0.7'
 also '"built_with": "'
 # A file with a chat template: turns, each after the answer before it; raw; a conversation.
 expect 2 '--chat: the target .*target.gguf has no chat template' "${run[@]}" --prompt x --chat
