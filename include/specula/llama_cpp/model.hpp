@@ -1,6 +1,7 @@
 // llama.cpp adapter: a specula::LanguageModel over libllama, for decoders with a KV cache.
 #pragma once
 
+#include <ggml-backend.h>
 #include <llama.h>
 
 #include <algorithm>
@@ -245,7 +246,10 @@ class Model {
     if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
     if (options.adjust) options.adjust(params);
     // On a CPU, flash attention of a few rows runs row by row and takes several times as long.
-    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !llama_supports_gpu_offload() &&
+    // llama_supports_gpu_offload() is true wherever the RPC backend was built.
+    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO &&
+        !ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU) &&
+        !ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) &&
         !ggml_is_quantized(params.type_v))  // quantised values require it
       params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_ctx = static_cast<std::uint32_t>(capacity_);
