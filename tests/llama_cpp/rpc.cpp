@@ -27,6 +27,7 @@
 using namespace specula;
 using namespace specula_test;
 using namespace std::chrono_literals;
+using llama_cpp::expect_rpc_server;
 using llama_cpp::Model;
 using llama_cpp::rpc_devices;
 using llama_cpp::warm_up;
@@ -114,7 +115,7 @@ struct Server {
         SPECULA_RPC_SERVER, "-p", endpoint.substr(endpoint.find(':') + 1), "-t", "1"});
     for (int i = 0; i < 400 && !process->ended(); ++i) {
       try {
-        llama_cpp::expect_rpc_server(endpoint);
+        expect_rpc_server(endpoint);
         return;
       } catch (const std::runtime_error&) {
         std::this_thread::sleep_for(25ms);
@@ -160,13 +161,16 @@ List written(Model& target, Model& draft, S shape) {
   return text;
 }
 
-std::string message(const Endpoints& endpoints, std::chrono::milliseconds patience = 5s) {
+std::string message(const auto& call) {
   try {
-    rpc_devices(endpoints, patience);
+    call();
   } catch (const std::exception& error) {
     return error.what();
   }
   return "";
+}
+std::string refusal(const std::string& endpoint, std::chrono::milliseconds patience = 5s) {
+  return message([&] { expect_rpc_server(endpoint, patience); });
 }
 
 }  // namespace
@@ -177,33 +181,35 @@ TEST_CASE("an endpoint that cannot be used is an exception that names it") {
        {"", "host", ":50052", "host:", "host:0", "host:65536", "host:50052x", "::1:50052"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(rpc_devices(Endpoints{wrong}), std::invalid_argument);
-    CHECK(message({wrong}).find("endpoint '" + std::string(wrong) + "', must be HOST:PORT") !=
+    CHECK(refusal(wrong).find("endpoint '" + std::string(wrong) + "', must be HOST:PORT") !=
           std::string::npos);
   }
-  CHECK(message({"no-such-host.invalid:50052"})
+  CHECK(refusal("no-such-host.invalid:50052")
             .find("RPC server no-such-host.invalid:50052: the host is not known") == 0);
   const std::string closed = Listener().endpoint;
-  CHECK(message({closed}).find("RPC server " + closed + ": cannot be connected to: ") == 0);
-  CHECK(message({closed}).find("start `ggml-rpc-server") != std::string::npos);
+  CHECK(refusal(closed).find("RPC server " + closed + ": cannot be connected to: ") == 0);
+  CHECK(refusal(closed).find("start `ggml-rpc-server") != std::string::npos);
+  CHECK_THROWS_WITH_AS(rpc_devices(Endpoints{closed}), refusal(closed).c_str(), std::runtime_error);
   // Connections wait in the queue of a program that never accepts them.
   const Listener silent;
-  CHECK(message({silent.endpoint}, 50ms).find("RPC server " + silent.endpoint + ": does not answer") == 0);
+  CHECK(refusal(silent.endpoint, 50ms).find("RPC server " + silent.endpoint + ": does not answer") == 0);
   const Listener other;
-  std::thread answers([&] {
+  const auto answer_with = [&other](const void* data, std::size_t size) {
     const int client = ::accept(other.socket, nullptr, nullptr);
-    (void)::send(client, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", 47, MSG_NOSIGNAL);
+    char hello[33];
+    (void)::recv(client, hello, sizeof hello, MSG_WAITALL);
+    (void)::send(client, data, size, MSG_NOSIGNAL);
     ::close(client);
-  });
-  CHECK(message({other.endpoint}).find("RPC server " + other.endpoint + ": answers as no RPC server") == 0);
+  };
+  std::thread answers([&] { answer_with("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", 47); });
+  CHECK(refusal(other.endpoint).find("RPC server " + other.endpoint + ": answers as no RPC server") == 0);
   answers.join();
   std::thread newer([&] {
-    const int client = ::accept(other.socket, nullptr, nullptr);
     char answer[36] = {28};
     answer[8] = RPC_PROTO_MAJOR_VERSION + 1;
-    (void)::send(client, answer, sizeof answer, MSG_NOSIGNAL);
-    ::close(client);
+    answer_with(answer, sizeof answer);
   });
-  CHECK(message({other.endpoint})
+  CHECK(refusal(other.endpoint)
             .find("an RPC server of protocol " + std::to_string(RPC_PROTO_MAJOR_VERSION + 1) +
                   ".0, here is") != std::string::npos);
   newer.join();
@@ -215,8 +221,8 @@ TEST_CASE("chains and trees write the local text, in one round trip to each serv
   const auto small = pack_model("small");
   Model draft(small, exact_options(256)), here(pack_model("medium"), exact_options(256));
   Machines machines;
-  CHECK(message({machines.servers[0].proxy.endpoint(), machines.servers[0].proxy.endpoint()})
-            .find("is there twice") != std::string::npos);
+  const std::string same = machines.servers[0].proxy.endpoint();
+  CHECK(message([&] { rpc_devices(Endpoints{same, same}); }).find("is there twice") != std::string::npos);
   Model there(machines.file, exact_options(256));
   const List chain = written(here, draft, Chain<>{.length = 4}),
              tree = written(here, draft, DynamicTree{.top_k = 3, .expansions = 3, .total = 11});
