@@ -1,8 +1,9 @@
 """The tables of pages and the sentences with figures, for scripts/pages, by their names. Standard library only."""
+import os
 import re
 
 import runs
-from figures import TITLES, Missing, Row, columns, folder, load, pipelines, root, rows, source, table, with_interval
+from figures import TITLES, Missing, Row, by_formula, columns, folder, load, pipelines, root, rows, source, table, with_interval
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -210,6 +211,23 @@ def run_time_pipelines(page):
         f"{data['machine']['cpu']}. [Data](benchmarks/run_time_pipelines.json)." + runs.footnote(data)]
 
 
+@named(TABLES, ("several machines", "rpc_pack"), ("several machines: SmolLM2", "rpc_smollm2"))
+def several_machines(page, file):
+    """Speedups at each delay, and those by the formula where the proposals are the same at all delays."""
+    data, out = load(file), []
+    at = [(d["one_way_milliseconds"], {p["name"]: p for p in d["pipelines"]}) for d in data["delays"]]
+    for name in [name for name in at[0][1] if name != "autoregressive"]:
+        mats = list(dict.fromkeys(f"{of[name]['mat']:.2f}" for _, of in at))
+        out.append([f"`{name}`", " to ".join(dict.fromkeys((min(mats), max(mats))))]
+                   + [f"{of[name]['speedup']:.2f}x" + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
+                   + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
+    plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
+    link = os.path.relpath(folder / f"{file}.json", (root / page).parent)
+    return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + [
+        "", f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; "
+            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
+
+
 @named(TABLES, "known faults")
 def known_faults(page):
     """The runs of which something is known to be wrong."""
@@ -275,6 +293,12 @@ def llama_cpp_best():
     kinds = [best("specula-llama", static, copies) / best(theirs, static)
              for copies, theirs, static in ((True, "llama-lookup", False), (True, "llama-lookup", True), (False, "llama-speculative", False))]
     return f"{min(kinds):.2f} to {max(kinds):.2f}"
+
+
+@named(CLAIMS, ("several machines", "rpc_pack", "chain:4:exit=0@small", 20))
+def at_delay(file, name, one_way):
+    """A pipeline's speedup over links of this delay."""
+    return next(f"{p['speedup']:.2f}x" for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way for p in d["pipelines"] if p["name"] == name)
 
 
 @named(CLAIMS, "h100 trees")

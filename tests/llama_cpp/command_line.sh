@@ -107,6 +107,10 @@ if [ -n "$rpc_server" ]; then
   expect 0 '"one_way_milliseconds": 2.0' cat "$scratch/delays.json"
   also '"speedup_by_prompt"'
   also '"rpc_servers": 1'
+  if [ "$(text --pipeline chain:3 --rpc 127.0.0.1:$port --draft-rpc 127.0.0.1:$port)" != "$plain" ]; then
+    echo 'FAILED: models on a server write another text'
+    failed=1
+  fi
   kill $server
 fi
 # A file with a chat template: turns, each after the answer before it; raw; a conversation.
