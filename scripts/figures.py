@@ -64,6 +64,13 @@ def expected(a, c, n=5):
     return (1 - a ** (n + 1)) / ((1 - a) * (n * c + 1)) if a < 1 else (n + 1) / (n * c + 1)
 
 
+def by_formula(data, name, one_way):
+    """The speedup over links of this delay in ms: (c1 + S RTT) MAT / (cn + draft + S RTT), with c and draft as measured without delay."""
+    plain, own = ({p["name"]: p for p in data["delays"][0]["pipelines"]}[n] for n in ("autoregressive", name))
+    links = 2 * one_way * data["rpc_servers"]
+    return (plain["target_milliseconds_per_call"] + links) * own["mat"] / (own["target_milliseconds_per_call"] + own["draft_milliseconds_per_round"] + links)
+
+
 def processor(data):
     return f"{data['run']['machine']['cpu']}, products of {'bfloat16' if data['inputs'] == 'bf16' else 'floats'}"
 

@@ -1,8 +1,9 @@
 """The tables of pages and the sentences with figures, for scripts/pages, by their names. Standard library only."""
+import os
 import re
 
 import runs
-from figures import TITLES, Missing, Row, columns, folder, load, pipelines, root, rows, source, table, with_interval
+from figures import TITLES, Missing, Row, by_formula, columns, folder, load, pipelines, root, rows, source, table, with_interval
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -253,6 +254,23 @@ def llama_cpp_source(data, name):
             f"{data['machine']['cpu']}. [Data](benchmarks/llama_cpp_{name}.json)." + runs.footnote(data)]
 
 
+@named(TABLES, ("several machines", "rpc_pack"), ("several machines: SmolLM2", "rpc_smollm2"))
+def several_machines(page, file):
+    """Speedups at each delay, and those by the formula where the proposals are the same at all delays."""
+    data, out = load(file), []
+    at = [(d["one_way_milliseconds"], {p["name"]: p for p in d["pipelines"]}) for d in data["delays"]]
+    for name in [name for name in at[0][1] if name != "autoregressive"]:
+        mats = list(dict.fromkeys(f"{of[name]['mat']:.2f}" for _, of in at))
+        out.append([f"`{name}`", " to ".join(dict.fromkeys((min(mats), max(mats))))]
+                   + [f"{of[name]['speedup']:.2f}x" + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
+                   + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
+    plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
+    link = os.path.relpath(folder / f"{file}.json", (root / page).parent)
+    return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + [
+        "", f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; "
+            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
+
+
 @named(TABLES, "known faults")
 def known_faults(page):
     """The runs of which something is known to be wrong."""
@@ -304,6 +322,12 @@ def trained(name):
     by = f"{of_target(name)} tenths of the rows written by the target" if of_target(name) else "text written by people"
     start = f", after beginning as {began_as(name)}" if began_as(name) else ", from scratch"
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
+
+
+@named(CLAIMS, ("several machines", "rpc_pack", "chain:4:exit=0@small", 20))
+def at_delay(file, name, one_way):
+    """A pipeline's speedup over links of this delay."""
+    return next(f"{p['speedup']:.2f}x" for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way for p in d["pipelines"] if p["name"] == name)
 
 
 @named(CLAIMS, "h100 trees")
