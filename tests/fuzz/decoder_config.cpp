@@ -1,14 +1,14 @@
 // Fuzzes the reading of config.json: any bytes give an error or a valid config.
 #include <specula/cpu/read_decoder_config.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "fuzz_seeds.hpp"
 
 namespace {
 
@@ -38,8 +38,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 extern "C" std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data, std::size_t capacity) {
-  if (index >= std::size(kSeeds)) return 0;
-  const std::size_t size = std::min(capacity, kSeeds[index].size());
-  std::memcpy(data, kSeeds[index].data(), size);
-  return size;
+  return specula_test::write_seed(kSeeds, index, data, capacity);
 }

@@ -6,12 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "fuzz_seeds.hpp"
 #include "gguf_vocabulary.hpp"
 
 namespace {
@@ -84,8 +83,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 extern "C" std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data, std::size_t capacity) {
-  if (index >= std::size(kSeeds)) return 0;
-  const std::size_t size = std::min(capacity, kSeeds[index].size());
-  std::memcpy(data, kSeeds[index].data(), size);
-  return size;
+  return specula_test::write_seed(kSeeds, index, data, capacity);
 }
