@@ -64,6 +64,13 @@ def expected(a, c, n=5):
     return (1 - a ** (n + 1)) / ((1 - a) * (n * c + 1)) if a < 1 else (n + 1) / (n * c + 1)
 
 
+def by_formula(data, name, one_way):
+    """The speedup over links of this delay in ms: (c1 + S RTT) MAT / (cn + draft + S RTT), with c and draft as measured without delay."""
+    plain, own = ({p["name"]: p for p in data["delays"][0]["pipelines"]}[n] for n in ("autoregressive", name))
+    links = 2 * one_way * data["rpc_servers"]
+    return (plain["target_milliseconds_per_call"] + links) * own["mat"] / (own["target_milliseconds_per_call"] + own["draft_milliseconds_per_round"] + links)
+
+
 def processor(data):
     return f"{data['run']['machine']['cpu']}, products of {'bfloat16' if data['inputs'] == 'bf16' else 'floats'}"
 
@@ -82,6 +89,7 @@ WHAT = {
     "tokens/s": lambda row, p: f"{p['tokens_per_second']:.0f}",
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
     "prompts": lambda row, p: str(p["prompts"]),
+    "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
     "processor": lambda row, p: processor(row.data),
     # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
     # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.

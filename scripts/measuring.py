@@ -29,10 +29,10 @@ def fail(what):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {what}")
 
 
-def build(*targets):
-    """The programs of the release preset, as scripts/demo builds them."""
+def build(*targets, llama=""):
+    """The programs of the release preset, as scripts/demo builds them; with libllama of this prefix."""
     script = '. scripts/lib.sh; need_packages "${build_packages[@]}"; ' \
-        'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF >/dev/null && ' \
+        f'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF {llama and f"-DLLAMA_DIR={llama}"} >/dev/null && ' \
         'cmake --build build/release --target "$@" --parallel "$jobs"'
     subprocess.run(["bash", "-euc", script, "build", *targets], cwd=root, check=True)
     return root / "build/release/examples"

@@ -3,7 +3,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, verified_by_flashinfer
-from figures import TITLES, load, pipelines
+from figures import TITLES, by_formula, load, pipelines
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -52,7 +52,7 @@ class Plot:
         """What a reader would see, in words."""
         parts = []
         for panel in self.panels:
-            for s in panel.series:
+            for s in [s for s in panel.series if s.marker != ","]:  # which are lines of a formula
                 of = panel.labels or [f"{x:g}" for x in s.x]
                 said = ", ".join(f"{str(label).replace(chr(10), ' ')} {(s.text or '{:.2f}'.format)(p[0])}" for label, p in zip(of, s.points) if p)
                 parts.append(": ".join(filter(None, [panel.title.replace("\n", " "), s.name, said])))
@@ -347,7 +347,7 @@ def cascades_swi(data):
         panels, columns=2, row=42)
 
 
-# ---- a smaller target, and llama.cpp
+# ---- a smaller target
 
 @figure("greedy")
 def speedup_medium(data):
@@ -361,20 +361,24 @@ def speedup_medium(data):
                bars=True, reference=1)])
 
 
-@figure("llama_cpp_peers")
-def llama_cpp(data):
-    speeds = data["best"]["tokens_per_second"]
-    order = sorted(speeds, key=lambda name: -speeds[name])
-    series = [Series(name, [(speeds[p], None, None) if p.startswith("specula-llama") == ours else None for p in order], colour, text="{:.0f}".format)
-              for name, ours, colour in (("specula", True, BLUE), ("llama.cpp's own programs", False, VIOLET))]
-    labels = [re.sub(r" --spec-draft-n-max (\d)", r", \1 tokens", p).replace(" --lookup-cache-static", ", static cache").replace("specula-llama ", "").replace(
-        "llama-completion", "plain decoding, llama-completion").replace("autoregressive", "plain decoding, specula") for p in order]
+@figure("rpc_pack")
+def several_machines(data):
+    looks = {"chain:4:exit=0@small": ("draft model, chain of 4", BLUE, "o"), "dynamic-tree:3:3:11@small": ("draft model, tree", GREEN, "^"),
+             "chain:6@max-gram": ("Max-Gram", ORANGE, "s"), "cost-aware:chain@small": ("cost-aware chain", VIOLET, "D")}
+    delays, series = [d["one_way_milliseconds"] for d in data["delays"]], []
+    for name, (words, colour, marker) in looks.items():
+        if not name.startswith("cost-aware"):
+            x = [max(delays) * i / 40 for i in range(41)]
+            series.append(Series("", [(by_formula(data, name, d), None, None) for d in x], colour, ",", x=x))
+        points = [bounds(p, "speedup") for d in data["delays"] for p in d["pipelines"] if p["name"] == name]
+        series.append(Series(words, points, colour, marker, x=delays, line=""))
     return Plot(
-        "Inside llama.cpp: specula and llama.cpp's own speculation",
-        [f"Tokens per second of decoding (dashed: llama.cpp's plain decoding). The best settings of each, no intervals; {data['best']['tokens']:,} tokens, greedy, "
-         "bfloat16 GGUF of medium and small",
-         f"60 prompts (GSM8K, HumanEval), {data['threads']} threads of an AMD EPYC (AVX2), {data['engine'].split(',')[0].replace(' both sides', '')}; {data['date']}"],
-        [Panel(series, labels=labels, bars=True, reference=speeds["llama-completion"])])
+        f"A target on {data['rpc_servers']} machines, its draft at home",
+        ["Speedup over plain decoding on the same links (dashed) by the links' delay, with 95% intervals. Lines: (c1 + S RTT) MAT / (cn + draft + S RTT), of the "
+         "passes without delay, S = 2 servers",
+         f"{data['prompts']} texts of {data['max_new_tokens']} tokens, greedy; 26 million parameters (F16), a draft of 0.8 million; llama.cpp's RPC servers behind a "
+         f"delaying proxy, one thread of an {data['machine']['cpu'].split(',')[0]}; {data['date']}, commit {data['commit']}"],
+        [Panel(series, axis="delay of one way, ms", y_axis="speedup", reference=1, ticks={d: f"{d:g}" for d in delays})])
 
 
 # ---- GPU

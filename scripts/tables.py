@@ -1,8 +1,9 @@
 """The tables of pages and the sentences with figures, for scripts/pages, by their names. Standard library only."""
+import os
 import re
 
 import runs
-from figures import TITLES, Missing, Row, columns, folder, load, pipelines, root, rows, source, table, with_interval
+from figures import TITLES, Missing, Row, by_formula, columns, folder, load, pipelines, root, rows, source, table, with_interval
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -210,6 +211,66 @@ def run_time_pipelines(page):
         f"{data['machine']['cpu']}. [Data](benchmarks/run_time_pipelines.json)." + runs.footnote(data)]
 
 
+@named(TABLES, "llama.cpp: types")
+def llama_cpp_types(page):
+    """What passes and drafts cost inside llama.cpp, by type of weights."""
+    data, out, texts = load("llama_cpp_types"), [], {}
+    for x in data["texts"]:
+        texts[x["type"], x["same_bits"]] = [f"{p['speedup']:.2f}x" for p in x["pipelines"][1:]]
+    for run in [x for x in data["passes"] if x["prompt_tokens"] == data["passes"][0]["prompt_tokens"]]:
+        p, key = run["passes"][0], (run["type"], run["same_bits"])
+        best = next(b for b in p["best"] if b["acceptance_rate"] == 0.8)
+        out.append([run["type"].upper(), "`--same-bits`" if run["same_bits"] else "", f"{p['microseconds'][0] / 1000:.1f} ms",
+                    *(f"{p['ratios'][n - 1]:.2f}" for n in (2, 3, 4, 5, 8)), p["pays_from"] or "never", f"{best['nodes']}: {best['speedup']:.2f}x", *texts.get(key, ["", ""])])
+    return table(["weights", "", "T(1)", *(f"T({n})" for n in (2, 3, 4, 5, 8)), "drafts pay from acceptance", "best nodes at 0.8",
+                  *(f"`{x['name']}`" for x in data["texts"][0]["pipelines"][1:])], out) + llama_cpp_source(data, "types")
+
+
+@named(TABLES, "llama.cpp: bits")
+def llama_cpp_bits(page):
+    """What rows differ by without the option, and what it costs."""
+    data, out = load("llama_cpp_types"), []
+    for kind in dict.fromkeys(x["type"] for x in data["passes"]):
+        ours = sorted((x for x in data["passes"] if x["type"] == kind), key=lambda x: (x["same_bits"], x["prompt_tokens"]))
+        plain, same = ours[:2], ours[2:]
+        most = [f"{max(y for x in half for y in x['passes'][0]['row_differences']):.2g}" for half in (plain, same)]
+        out.append([kind.upper(), *most, *(f"{b['passes'][0]['microseconds'][n - 1] / a['passes'][0]['microseconds'][n - 1]:.2f}x"
+                                           for a, b in zip(plain, same) for n in (1, 4))])
+    tokens = sorted({x["prompt_tokens"] for x in data["passes"]})
+    return table(["weights", "rows differ by", "with `--same-bits`", *(f"T({n}) after {t} tokens" for t in tokens for n in (1, 4))], out) + llama_cpp_source(data, "types")
+
+
+@named(TABLES, "llama.cpp: texts")
+def llama_cpp_texts(page):
+    data = load("llama_cpp_bits")
+    runs_ = {(x["same_bits"], x["temperature"]): {p["name"]: p for p in x["pipelines"]} for x in data["texts"]}
+    out = [[f"`{name}`", *(f"{x[name]['identical_to_autoregressive']} of {x[name]['prompts']}" for x in runs_.values())]
+           for name in list(next(iter(runs_.values())))[1:]]
+    return table(["same text as plain decoding", *(f"{'`--same-bits`' if bits else 'without'}, temperature {heat:g}" for bits, heat in runs_)], out) + llama_cpp_source(data, "bits")
+
+
+def llama_cpp_source(data, name):
+    return ["", f"SmolLM2-135M-Instruct, 1 thread; {data['passes' if name == 'types' else 'texts'][0]['engine']}, commit {data['commit']}, {data['date']}, "
+            f"{data['machine']['cpu']}. [Data](benchmarks/llama_cpp_{name}.json)." + runs.footnote(data)]
+
+
+@named(TABLES, ("several machines", "rpc_pack"), ("several machines: SmolLM2", "rpc_smollm2"))
+def several_machines(page, file):
+    """Speedups at each delay, and those by the formula where the proposals are the same at all delays."""
+    data, out = load(file), []
+    at = [(d["one_way_milliseconds"], {p["name"]: p for p in d["pipelines"]}) for d in data["delays"]]
+    for name in [name for name in at[0][1] if name != "autoregressive"]:
+        mats = list(dict.fromkeys(f"{of[name]['mat']:.2f}" for _, of in at))
+        out.append([f"`{name}`", " to ".join(dict.fromkeys((min(mats), max(mats))))]
+                   + [f"{of[name]['speedup']:.2f}x" + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
+                   + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
+    plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
+    link = os.path.relpath(folder / f"{file}.json", (root / page).parent)
+    return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + [
+        "", f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; "
+            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
+
+
 @named(TABLES, "known faults")
 def known_faults(page):
     """The runs of which something is known to be wrong."""
@@ -263,18 +324,10 @@ def trained(name):
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
 
 
-@named(CLAIMS, "llama.cpp")
-def llama_cpp_best():
-    """specula's best over llama.cpp's best, for each kind of draft."""
-    rate = load("llama_cpp_peers")["best"]["tokens_per_second"]
-
-    def best(program, static, copies=None):
-        return max(speed for name, speed in rate.items() if name.startswith(program) and ("--bigram" in name or "static" in name) == static
-                   and copies in (None, "@max-gram" in name))
-
-    kinds = [best("specula-llama", static, copies) / best(theirs, static)
-             for copies, theirs, static in ((True, "llama-lookup", False), (True, "llama-lookup", True), (False, "llama-speculative", False))]
-    return f"{min(kinds):.2f} to {max(kinds):.2f}"
+@named(CLAIMS, ("several machines", "rpc_pack", "chain:4:exit=0@small", 20))
+def at_delay(file, name, one_way):
+    """A pipeline's speedup over links of this delay."""
+    return next(f"{p['speedup']:.2f}x" for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way for p in d["pipelines"] if p["name"] == name)
 
 
 @named(CLAIMS, "h100 trees")

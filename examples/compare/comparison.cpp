@@ -40,6 +40,7 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
     for (const auto& contender : contenders) {
       DecodeSettings warm_up = base;
       warm_up.max_new_tokens = std::min(kWarmUpTokens, base.max_new_tokens);
+      if (contender.before) contender.before();
       decode(*contender.pipeline, prompts.front(), warm_up);
     }
 
@@ -53,6 +54,7 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
         const std::size_t c = specula::detail::in_turn(p + r, turn, contenders.size());
         DecodeSettings run_settings = base;
         run_settings.sequence = static_cast<std::uint32_t>(p);
+        if (contenders[c].before) contenders[c].before();
         Decoded run = decode(*contenders[c].pipeline, prompts[p], run_settings);
         prefill[c].push_back(run.prefill_seconds);
         decoding[c].push_back(run.decode_seconds);

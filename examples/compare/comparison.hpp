@@ -16,6 +16,7 @@ struct Contender {
   std::string name;
   specula::Pipeline* pipeline = nullptr;
   bool lossy = false;
+  std::function<void()> before = {};  // called before each of its texts, outside the time
 };
 
 struct CompareSettings {

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <specula/llama_cpp/rpc.hpp>
 #include <specula/llama_cpp/text.hpp>
 #include <specula/llama_cpp/vocabulary.hpp>
 
@@ -81,13 +82,25 @@ const std::filesystem::path& GgufFiles::draft(const std::string& name) const {
   throw UsageError("no draft '" + name + "': give --draft " + name + "=FILE" + known);
 }
 
-GgufModels::GgufModels(GgufFiles files) : files_(std::move(files)), target_file_(load(files_.target)) {
+GgufModels::GgufModels(GgufFiles files)
+    : files_(std::move(files)), target_file_(load(files_.target, files_.rpc)) {
   vocab_size_ = llama_vocab_n_tokens(llama_model_get_vocab(target_file_.get()));
 }
 
-std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file) const {
+std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file,
+                                              const std::vector<std::string>& servers) const {
   llama_model_params params = llama_model_default_params();
   params.n_gpu_layers = files_.gpu_layers;
+  params.use_extra_bufts = !files_.same_bits || file != files_.target;
+  std::vector<ggml_backend_dev_t> devices;
+  if (!servers.empty()) {
+    try {
+      devices = specula::llama_cpp::rpc_devices(servers);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
+    params.devices = devices.data();
+  }
   return specula::llama_cpp::load(file, params);
 }
 
@@ -98,7 +111,7 @@ void GgufModels::prepare(const std::vector<std::string>& drafts, specula::Pipeli
   for (const auto& name : drafts) {
     auto& file = draft_files_[name];
     if (file) continue;
-    file = load(files_.draft(name));
+    file = load(files_.draft(name), files_.draft_rpc);
     try {
       vocab_size_ = std::min(vocab_size_, specula::llama_cpp::shared_vocabulary(*target_file_, *file));
     } catch (const std::runtime_error& error) {
@@ -145,13 +158,18 @@ std::optional<specula::BigramTable> GgufModels::bigram() {
 specula::AnyModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
                                        std::int32_t threads) {
   auto& model = contexts_[name];
-  if (!model)
+  if (!model) {
     model = std::make_unique<specula::HeldModel<LlamaCppModel>>(
         weights, specula::llama_cpp::Options{.capacity = room_.capacity,
                                              .max_nodes = room_.max_nodes,
                                              .max_leaves = std::min(room_.max_nodes, std::int32_t{256}),
                                              .threads = threads,
-                                             .vocab_size = vocab_size_});
+                                             .vocab_size = vocab_size_,
+                                             .same_bits = files_.same_bits && name.empty()});
+    constexpr std::int32_t kWarm = 16;
+    if (!(name.empty() ? files_.rpc : files_.draft_rpc).empty())
+      specula::llama_cpp::warm_up(model->any, std::min(kWarm, room_.max_nodes));
+  }
   return model->any;
 }
 

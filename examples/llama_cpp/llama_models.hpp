@@ -50,6 +50,8 @@ struct GgufFiles {
   std::map<std::string, std::filesystem::path> drafts;  // by the names that pipelines use
   std::filesystem::path bigram;                         // empty: none
   std::int32_t gpu_layers = -1;                         // of each model on a device, if there is one; -1: all
+  std::vector<std::string> rpc, draft_rpc;  // servers of the target's and of the drafts' layers; none: here
+  bool same_bits = false;                   // the target's rows, see llama_cpp::Options
 
   /// Throws UsageError with the names of all drafts if there is none of this name.
   const std::filesystem::path& draft(const std::string& name) const;
@@ -78,7 +80,8 @@ class GgufModels final : public specula::PipelineModels {
   std::optional<specula::BigramTable> bigram() override;
 
  private:
-  std::shared_ptr<llama_model> load(const std::filesystem::path& file) const;
+  std::shared_ptr<llama_model> load(const std::filesystem::path& file,
+                                    const std::vector<std::string>& servers) const;
   specula::AnyModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
                              std::int32_t threads);
 

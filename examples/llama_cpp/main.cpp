@@ -2,13 +2,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <deque>
 #include <iostream>
 #include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
+
+#include <specula/llama_cpp/rpc.hpp>
 
 #include "asked_prompt.hpp"
 #include "bootstrap.hpp"
@@ -18,6 +24,7 @@
 #include "comparison.hpp"
 #include "context.hpp"
 #include "conversation.hpp"
+#include "delaying_proxy.hpp"
 #include "figures.hpp"
 #include "json_file.hpp"
 #include "llama_models.hpp"
@@ -40,10 +47,11 @@ struct Options {
   DecodingOptions decoding;
   ChatOptions chat;
   std::string model, bigram, pipeline, compare, prompt, style = "auto", json, beside;
-  std::vector<std::string> drafts, prompt_files, stops;
+  std::vector<std::string> drafts, prompt_files, stops, rpc, draft_rpc;
+  std::vector<double> rpc_delays;
   std::size_t limit = 0;
   std::int32_t repeat = 1, passes = 0, draft_threads = 0, gpu_layers = -1;
-  bool special = false, verbose = false;
+  bool special = false, verbose = false, same_bits = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -61,9 +69,10 @@ void add_options(CLI::App& app, Options& options) {
          "Compare these pipelines instead, names separated by blanks; autoregressive is always among them")
       ->excludes(pipeline);
   auto* passes =
-      app.add_option("--passes", options.passes,
-                     "Measure instead the time of a pass of the target over 1, 2, ..., N nodes after the "
-                     "first prompt")
+      app.add_option(
+             "--passes", options.passes,
+             "Measure instead the time of a pass of the target over 1, 2, ..., N nodes after the "
+             "first prompt, what drafts can gain by it, and whether rows differ from those of one node")
           ->check(CLI::Range(1, 256))
           ->excludes(pipeline)
           ->excludes("--compare");
@@ -101,6 +110,23 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--gpu-layers", options.gpu_layers, "Layers on a device, if llama.cpp has one; -1: all")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
+  app.add_flag(
+      "--same-bits", options.same_bits,
+      "Rows of the target with the same bits whatever a pass runs, on CPUs: with one seed, chosen "
+      "drafts then give the text of plain decoding with this option, which costs time in long contexts");
+  auto* rpc = app.add_option("--rpc", options.rpc,
+                             "HOST:PORT,...: run the target's layers on these servers (ggml-rpc-server); the "
+                             "drafts stay here. A server that is lost ends the program")
+                  ->delimiter(',');
+  app.add_option("--draft-rpc", options.draft_rpc, "The same for the drafts")->delimiter(',');
+  app.add_option(
+         "--rpc-delays", options.rpc_delays,
+         "MS,...: with --compare and --rpc, compare at each of these delays of one way to the servers, "
+         "made by a proxy in this program")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 10000.0))
+      ->needs(rpc)
+      ->needs("--compare");
   app.add_flag("--verbose", options.verbose,
                "Show all log messages of llama.cpp, not only warnings and errors");
   app.footer("Pipelines:\n" + specula::pipeline_help() +
@@ -126,7 +152,8 @@ std::pair<std::string, std::string> named(const std::string& draft) {
 }
 
 GgufFiles files_of(const Options& options) {
-  GgufFiles files{options.model, {}, options.bigram, options.gpu_layers};
+  GgufFiles files{options.model, {}, options.bigram, options.gpu_layers, options.rpc, options.draft_rpc};
+  files.same_bits = options.same_bits;
   for (const std::string& draft : options.drafts) {
     const auto [name, file] = named(draft);
     if (!files.drafts.emplace(name, file).second)
@@ -250,6 +277,9 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
       {"engine", std::string("llama.cpp ") + llama_version()},
       {"built_with", llama_print_system_info()},
       {"gpu_layers", options.gpu_layers},
+      {"same_bits", options.same_bits},
+      {"rpc_servers", options.rpc.size()},
+      {"draft_rpc_servers", options.draft_rpc.size()},
       {"bigram", leaf(options.bigram)},
       {"prompt_files", files},
       {"prompts", prompts},
@@ -273,6 +303,30 @@ std::vector<std::string> plain_names(const std::vector<std::string>& names,
     if (std::find(names.begin(), names.end(), "autoregressive@" + draft) == names.end())
       plain.push_back("autoregressive@" + draft);
   return plain;
+}
+
+/// Pipelines of the same names, over the same models, at one delay of the servers; without --rpc-delays
+/// there is one, whose delay is not set.
+struct AtDelay {
+  double milliseconds = 0;  // one way
+  std::vector<std::unique_ptr<specula::Pipeline>> pipelines = {};
+};
+
+/// What the outcomes of a delay came to: figures, and for each pipeline the speedup of each prompt, in their
+/// order, since a pipeline may learn.
+nlohmann::ordered_json delay_json(double milliseconds, std::span<const Figures> all,
+                                  std::span<const Outcome> outcomes) {
+  nlohmann::ordered_json out = to_json(all, {{"one_way_milliseconds", milliseconds}});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    auto& speedups = out["pipelines"][i]["speedup_by_prompt"] = nlohmann::ordered_json::array();
+    for (std::size_t p = 0; p < outcomes[i].prompts.size(); ++p) {
+      const auto rate = [&](const PromptResult& result) {
+        return static_cast<double>(result.first.tokens.size()) / std::max(1e-9, result.decode_seconds);
+      };
+      speedups.push_back(rate(outcomes[i].prompts[p]) / rate(outcomes.front().prompts[p]));
+    }
+  }
+  return out;
 }
 
 /// Where the folder is the target; messages list its neighbours.
@@ -308,6 +362,7 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
   nlohmann::ordered_json out{{"passes", passes_json(all)},
                              {"engine", std::string("llama.cpp ") + llama_version()},
                              {"built_with", llama_print_system_info()},
+                             {"same_bits", options.same_bits},
                              {"target", leaf(options.model)}};
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
@@ -326,6 +381,8 @@ int run(int argc, char** argv) {
   if (parse_command_line(app, argc, argv)) return 0;
   check_options(options.decoding);
   check_stops(options.stops);
+  if (options.same_bits)
+    setenv("GGML_CPU_TILED_MM", "0", 0);  // K-quants from 8 rows on, which ggml asks once
   if (!options.verbose) llama_log_set(log_problems, nullptr);
   ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();
@@ -333,7 +390,7 @@ int run(int argc, char** argv) {
   auto names = pipeline_names(options);
   std::vector<std::string> drafts;
   std::vector<specula::PipelineFactory> factories;
-  const GgufFiles files = files_of(options);
+  GgufFiles files = files_of(options);
   for (const auto& name : names) {
     factories.push_back(specula::prepare_pipeline(name));
     constexpr std::int32_t kMaxNodes = 257;  // below a root, each draft token may need a sequence of its own
@@ -356,6 +413,12 @@ int run(int argc, char** argv) {
   }
 
   if (!options.beside.empty()) pack_of(options.beside).check();
+  std::deque<DelayingProxy> proxies;
+  if (!options.rpc_delays.empty())
+    for (std::string& server : files.rpc) {
+      specula::llama_cpp::expect_rpc_server(server);  // else its proxy would be named
+      server = proxies.emplace_back(server).endpoint();
+    }
   GgufModels models(files);
   const GgufTokenizer tokenizer(models.target_file());
   const bool given = app.count("--prompt") > 0;
@@ -400,10 +463,14 @@ int run(int argc, char** argv) {
 
   const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,
                                  options.repeat};
-  std::vector<std::unique_ptr<specula::Pipeline>> pipelines;
-  for (const auto& factory : factories) pipelines.push_back(factory.build(models, options.decoding.sampling));
+  std::vector<AtDelay> delays(std::max<std::size_t>(1, options.rpc_delays.size()));
+  for (std::size_t d = 0; d < delays.size(); ++d) {
+    if (!options.rpc_delays.empty()) delays[d].milliseconds = options.rpc_delays[d];
+    for (const auto& factory : factories)
+      delays[d].pipelines.push_back(factory.build(models, options.decoding.sampling));
+  }
   if (!compares) {
-    Generator generator(*pipelines.front(), settings, options.stops, tokenizer);
+    Generator generator(*delays.front().pipelines.front(), settings, options.stops, tokenizer);
     if (talks)
       talk(generator, chats->start(), longest);
     else
@@ -412,19 +479,40 @@ int run(int argc, char** argv) {
     return 0;
   }
   std::vector<Contender> contenders;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    contenders.push_back({names[i], pipelines[i].get(), factories[i].lossy});
+  for (const AtDelay& delay : delays)
+    for (std::size_t i = 0; i < names.size(); ++i)
+      contenders.push_back({names[i], delay.pipelines[i].get(), factories[i].lossy, [&proxies, &delay] {
+                              for (DelayingProxy& proxy : proxies)
+                                proxy.set_delay(
+                                    std::chrono::microseconds(std::llround(1e3 * delay.milliseconds)));
+                            }});
   const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
-  const CostCoefficients costs = cost_coefficients(outcomes);
   std::optional<Bootstrap> bootstrap;
   if (prompts.size() > 1) bootstrap.emplace(prompts.size());
-  std::vector<Figures> all;
-  for (const auto& outcome : std::span(outcomes).first(shown))
-    all.push_back(figures(outcome, outcomes.front(), costs, {}, bootstrap ? &*bootstrap : nullptr));
-  std::cout << to_table(all);
+  std::vector<std::vector<Figures>> all;
+  auto by_delay = nlohmann::ordered_json::array();
+  for (std::size_t d = 0; d < delays.size(); ++d) {
+    const auto own = std::span(outcomes).subspan(d * names.size(), names.size());
+    const CostCoefficients costs = cost_coefficients(own);
+    all.emplace_back();
+    for (const auto& outcome : own.first(shown))
+      all.back().push_back(figures(outcome, own.front(), costs, {}, bootstrap ? &*bootstrap : nullptr));
+    if (!proxies.empty())
+      std::cout << (d > 0 ? "\n" : "") << fixed(delays[d].milliseconds, 1) << " ms one way\n";
+    std::cout << to_table(all.back());
+    by_delay.push_back(delay_json(delays[d].milliseconds, all.back(), own));
+  }
   flush_output();
-  if (!options.json.empty())
-    write_json(options.json, to_json(all, settings_json(options, prompts.size(), used)));
+  if (!options.json.empty()) {
+    const auto about = settings_json(options, prompts.size(), used);
+    if (proxies.empty()) {
+      write_json(options.json, to_json(all.front(), about));
+    } else {
+      nlohmann::ordered_json out{{"delays", by_delay}};
+      out.update(about);
+      write_json(options.json, out);
+    }
+  }
   return 0;
 }
 

@@ -1,12 +1,72 @@
 #include "passes.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
+
+#include <specula/theory/speedup.hpp>
 
 #include "median.hpp"
 #include "pass_costs.hpp"
 #include "text_table.hpp"
 
 namespace specula_examples {
+namespace {
+
+using specula::NodeId;
+using specula::Token;
+using specula::Tokens;
+
+constexpr double kRates[] = {0.5, 0.7, 0.8, 0.9};
+
+/// Passes::differences. Leaves the model empty.
+std::vector<double> row_differences(specula::AnyModel& model, Tokens prompt, std::int32_t nodes) {
+  const std::size_t context = prompt.size() - 1;
+  model.truncate(0);
+  model.append(prompt.first(context));
+  std::vector<Token> tokens{prompt.back()};
+  std::vector<std::vector<float>> alone;
+  const NodeId none = specula::kNoParent, root = 0;
+  std::vector<NodeId> parents;
+  for (NodeId n = 0; n < nodes; ++n) {
+    parents.push_back(n - 1);
+    const auto row = model.extend(Tokens(tokens).last(1), {&none, 1}).row(0);
+    alone.emplace_back(row.begin(), row.end());
+    tokens.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+    model.commit({&root, 1});
+  }
+  std::vector<double> most;
+  for (std::size_t n = 1; n <= parents.size(); ++n) {
+    model.truncate(static_cast<std::int32_t>(context));
+    const auto rows = model.extend(Tokens(tokens).first(n), specula::Nodes(parents).first(n));
+    most.push_back(0);
+    for (std::size_t r = 0; r < n; ++r) {
+      const auto row = rows.row(static_cast<std::int32_t>(r));
+      for (std::size_t i = 0; i < row.size(); ++i)
+        most.back() = std::max(most.back(), std::abs(static_cast<double>(row[i] - alone[r][i])));
+    }
+  }
+  model.truncate(0);
+  return most;
+}
+
+}  // namespace
+
+std::pair<std::int32_t, double> Passes::best(double acceptance_rate) const {
+  std::pair<std::int32_t, double> best{1, 1.0};
+  for (std::int32_t n = 2; n <= static_cast<std::int32_t>(seconds.size()); ++n) {
+    const double gain = specula::expected_tokens(acceptance_rate, n - 1) * seconds.front() /
+                        seconds[static_cast<std::size_t>(n) - 1];
+    if (gain > best.second) best = {n, gain};
+  }
+  return best;
+}
+
+std::optional<double> Passes::pays_from() const {
+  for (int percent = 1; percent <= 100; ++percent)
+    if (best(percent / 100.0).second > 1) return percent / 100.0;
+  return std::nullopt;
+}
 
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns) {
@@ -19,7 +79,7 @@ std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::
     }
   std::vector<Passes> all;
   for (std::size_t m = 0; m < models.size(); ++m) {
-    all.push_back({models[m].name, {}});
+    all.push_back({models[m].name, {}, row_differences(*models[m].model, prompt, nodes)});
     for (auto& seconds : by_model[m]) all.back().seconds.push_back(median(seconds));
   }
   return all;
@@ -30,13 +90,27 @@ std::string passes_table(std::span<const Passes> all) {
   rows[0] = {"nodes"};
   for (std::size_t n = 1; n < rows.size(); ++n) rows[n] = {std::to_string(n)};
   for (const Passes& passes : all) {
-    rows[0].insert(rows[0].end(), {passes.name + ", us", "T(n)/T(1)"});
+    rows[0].insert(rows[0].end(), {passes.name + ", us", "T(n)/T(1)", "rows differ by"});
     for (std::size_t n = 1; n < rows.size(); ++n) {
       const double seconds = passes.seconds[n - 1];
-      rows[n].insert(rows[n].end(), {fixed(1e6 * seconds, 0), fixed(seconds / passes.seconds[0], 2)});
+      const double difference = passes.differences[n - 1];
+      rows[n].insert(rows[n].end(), {fixed(1e6 * seconds, 0), fixed(seconds / passes.seconds[0], 2),
+                                     difference == 0 ? "0" : fixed(difference, 6)});
     }
   }
-  return text_table(rows);
+  std::string text = text_table(rows);
+  for (const Passes& passes : all) {
+    const auto from = passes.pays_from();
+    text += "\n" + passes.name + ": drafts that cost nothing " +
+            (from ? "pay from an acceptance rate of " + fixed(*from, 2) + " on" : "never pay") +
+            "; best nodes at";
+    for (const double rate : kRates) {
+      const auto [nodes, gain] = passes.best(rate);
+      text += (rate == kRates[0] ? " " : ", ") + fixed(rate, 1) + ": " + std::to_string(nodes) + " (" +
+              fixed(gain, 2) + "x)";
+    }
+  }
+  return text + "\n";
 }
 
 nlohmann::ordered_json passes_json(std::span<const Passes> all) {
@@ -47,7 +121,17 @@ nlohmann::ordered_json passes_json(std::span<const Passes> all) {
       microseconds.push_back(1e6 * seconds);
       ratios.push_back(seconds / passes.seconds[0]);
     }
-    out.push_back({{"name", passes.name}, {"microseconds", microseconds}, {"ratios", ratios}});
+    auto best = nlohmann::ordered_json::array();
+    for (const double rate : kRates) {
+      const auto [nodes, gain] = passes.best(rate);
+      best.push_back({{"acceptance_rate", rate}, {"nodes", nodes}, {"speedup", gain}});
+    }
+    out.push_back({{"name", passes.name},
+                   {"microseconds", microseconds},
+                   {"ratios", ratios},
+                   {"row_differences", passes.differences},
+                   {"pays_from", passes.pays_from() ? nlohmann::ordered_json(*passes.pays_from()) : nullptr},
+                   {"best", best}});
   }
   return out;
 }

@@ -1,9 +1,12 @@
-// --passes: the time of a pass over n nodes inside llama.cpp and in cpu::Decoder.
+// --passes: what a pass over n nodes costs inside llama.cpp and in cpu::Decoder, and whether its rows are
+// those of single passes.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -12,10 +15,17 @@
 
 namespace specula_examples {
 
-/// Seconds of a model's pass over 1, 2, ... nodes.
+/// A model's passes over 1, 2, ... nodes of a chain.
 struct Passes {
   std::string name;
   std::vector<double> seconds;
+  std::vector<double> differences;  // the largest of a logit from that of the token's pass alone; 0: none
+
+  /// The number of nodes of the largest speedup, and the speedup, by drafts that cost nothing and are
+  /// accepted at this rate.
+  std::pair<std::int32_t, double> best(double acceptance_rate) const;
+  /// The least acceptance rate at which such drafts pay, to 0.01; nothing if they never do.
+  std::optional<double> pays_from() const;
 };
 
 struct NamedModel {
@@ -24,14 +34,17 @@ struct NamedModel {
 };
 
 /// Medians of `turns` runs of pass_seconds() of each model after `prompt`, which must not be empty. The
-/// models alternate, so that drift of the machine affects all alike. Leaves them empty.
+/// models alternate, so that drift of the machine affects all alike. The rows compared are of the likeliest
+/// tokens. Leaves the models empty.
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns);
 
-/// A row for each number of nodes, with each model's microseconds and their ratio to one node.
+/// A row for each number of nodes, with each model's microseconds, their ratio to one node and what its rows
+/// differ by; then lines of what drafts can gain.
 std::string passes_table(std::span<const Passes> all);
 
-/// [{"name": ..., "microseconds": [...], "ratios": [...]}, ...]
+/// [{"name": ..., "microseconds": [...], "ratios": [...], "row_differences": [...], "pays_from": ...,
+/// "best": [{"acceptance_rate": ..., "nodes": ..., "speedup": ...}, ...]}, ...]
 nlohmann::ordered_json passes_json(std::span<const Passes> all);
 
 }  // namespace specula_examples

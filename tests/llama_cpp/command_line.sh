@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# usage: command_line.sh LLAMA GGUF EXAMPLES_FOLDER
+# usage: command_line.sh LLAMA GGUF EXAMPLES_FOLDER [RPC_SERVER]
 # Exit codes and messages of specula-llama and specula-gguf, and what they do with the model pack.
 set -uo pipefail
-llama=$1 gguf=$2 examples=$3
+llama=$1 gguf=$2 examples=$3 rpc_server=${4:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
 expect 0 '--type' "$gguf" --help
@@ -24,6 +24,9 @@ expect 2 'passes: Value 300 not in range' "$llama" -m x --passes 300
 expect 2 'no target: .*/nowhere is no GGUF file and has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
 expect 2 'stop does not go with --compare' "$llama" -m x --compare chain:10@max-gram --stop end
 expect 2 'stop is empty' "$llama" -m x --stop ''
+expect 2 'rpc-delays requires --rpc' "$llama" -m x --rpc-delays 5 --compare chain:4@max-gram
+expect 2 "endpoint 'host', must be HOST:PORT" "$llama" -m x --rpc host --pipeline chain:4@max-gram --prompt x
+expect 1 'RPC server 127.0.0.1:1: cannot be connected to' "$llama" -m x --rpc 127.0.0.1:1 --pipeline chain:4@max-gram --prompt x
 expect 2 'temperature' "$llama" -m x --temperature -1
 expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
 
@@ -52,6 +55,10 @@ for options in 'chain:3' 'chain:10@max-gram --threads 2' 'cost-aware:chain --thr
     failed=1
   fi
 done
+if [ "$(text --pipeline chain:3 --same-bits)" != "$(text --pipeline autoregressive --same-bits)" ]; then
+  echo 'FAILED: with --same-bits, chain:3 writes another text than plain decoding'
+  failed=1
+fi
 # The text ends before a stop string, which begins and ends inside tokens or not.
 written=${plain#"$question"}
 stop=${written:10:3}
@@ -85,13 +92,35 @@ also '"small": "small.gguf"'
 expect 1 'nowhere/x.json: cannot be opened for writing' "${run[@]}" --prompt x --compare chain --json "$scratch/nowhere/x.json"
 # What a pass costs, beside our own decoder.
 passes=("$llama" -m "$scratch/target.gguf" --passes 3 --prompt "$question" --repeat 2)
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)$' "${passes[@]}"
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  specula, us  T(n)/T(1)$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
-also '^1  .* 1.00  .* 1.00$'
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --same-bits
+also '^3  .* 0$'
+also '^llama.cpp: drafts that cost nothing .*; best nodes at 0.5: [123] ([0-9.]*x), 0.7: '
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
+also '^1  .* 1.00  .* 1.00  .* 0$'
 also '^3  '
 expect 0 '"beside": "medium"' cat "$scratch/passes.json"
 also '"turns": 2'
+also '"pays_from": '
+also '"acceptance_rate": 0.7'
 also '"built_with": "'
+# The target's layers on a server, near and at a distance.
+if [ -n "$rpc_server" ]; then
+  port=$((20000 + RANDOM % 20000))
+  "$rpc_server" -p $port -t 1 >"$scratch/server" 2>&1 &
+  server=$!
+  for _ in {1..200}; do (: <>/dev/tcp/127.0.0.1/$port) 2>"$scratch/err" && break || sleep 0.05; done
+  expect 0 '^2.0 ms one way$' "${run[@]}" --rpc 127.0.0.1:$port --rpc-delays 0,2 --prompts "$examples/prompts/default.jsonl" --limit 2 \
+    --max-new-tokens 12 --compare chain:3 --json "$scratch/delays.json"
+  also '^chain:3 .* 2/2 '
+  expect 0 '"one_way_milliseconds": 2.0' cat "$scratch/delays.json"
+  also '"speedup_by_prompt"'
+  also '"rpc_servers": 1'
+  if [ "$(text --pipeline chain:3 --rpc 127.0.0.1:$port --draft-rpc 127.0.0.1:$port)" != "$plain" ]; then
+    echo 'FAILED: models on a server write another text'
+    failed=1
+  fi
+  kill $server
+fi
 # A file with a chat template: turns, each after the answer before it; raw; a conversation.
 expect 2 '--chat: the target .*target.gguf has no chat template' "${run[@]}" --prompt x --chat
 mkdir "$scratch/chat" && ln -s "$models"/medium/* "$scratch/chat"

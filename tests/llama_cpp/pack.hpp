@@ -31,15 +31,19 @@ inline double difference(std::span<const float> a, std::span<const float> b) {
   return most;
 }
 
-/// Written in floats when a test program first requests one; removed at its end.
-inline std::shared_ptr<llama_model> pack_model(const std::string& name) {
+/// A file written in floats when a test program first requests it; removed at its end.
+inline std::filesystem::path pack_file(const std::string& name) {
   static const TemporaryDirectory folder("gguf");
   quiet();
   const auto file = folder.path / (name + ".gguf");
   if (!std::filesystem::exists(file))
     specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / name, file,
                                  specula_examples::GgufType::f32);
-  return specula::llama_cpp::load(file);
+  return file;
+}
+inline std::shared_ptr<llama_model> pack_model(const std::string& name,
+                                               llama_model_params params = llama_model_default_params()) {
+  return specula::llama_cpp::load(pack_file(name), params);
 }
 
 /// One thread, and keys and values in floats: as exact as libllama gets.

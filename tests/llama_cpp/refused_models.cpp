@@ -1,4 +1,4 @@
-// Models and options that the adapter to libllama refuses, and files that it cannot load.
+// Models and options that the adapter to libllama refuses.
 #include <specula/llama_cpp/model.hpp>
 
 #include <doctest/doctest.h>
@@ -9,13 +9,11 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "../cpu/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;
-using specula::llama_cpp::load;
 using specula::llama_cpp::Model;
 using specula::llama_cpp::Options;
 
@@ -93,27 +91,4 @@ TEST_CASE("options out of range: an error that names the option and the range") 
       least{.capacity = 1, .max_nodes = 1, .max_leaves = 1};
   CHECK_THROWS_WITH_AS(Model(weights, most), kNoCache.c_str(), std::invalid_argument);
   CHECK_THROWS_WITH_AS(Model(weights, least), kNoCache.c_str(), std::invalid_argument);
-}
-
-TEST_CASE("missing files, and files that are not GGUF: an error that names the file") {
-  quiet();
-  const TemporaryDirectory directory("llama_cpp_files");
-  const auto refused = [](const std::filesystem::path& file) {
-    const std::string message = file.string() + ": libllama cannot load this as a model (its log says why)";
-    CHECK_THROWS_WITH_AS(load(file), message.c_str(), std::runtime_error);
-  };
-  refused(directory.path / "missing.gguf");
-  refused(directory.path);
-  const auto with_bytes = [&](const char* name, std::string_view bytes) {
-    write_file(directory.path / name, bytes);
-    refused(directory.path / name);
-  };
-  with_bytes("empty.gguf", "");
-  with_bytes("text.gguf", "This is a text, and no model.");
-  with_bytes("cut_off.gguf", std::string_view("GGUF\x03\0\0\0", 8));
-  // A file with a vocabulary only is not a model.
-  write_tiny_gguf(directory.path / "tiny.gguf", "llama", kWords);
-  refused(directory.path / "tiny.gguf");
-  write_tiny_gguf(directory.path / "unknown.gguf", "no such architecture", kWords);
-  refused(directory.path / "unknown.gguf");
 }

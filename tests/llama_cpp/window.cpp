@@ -2,19 +2,15 @@
 // Models with sliding windows inside llama.cpp: tokens outside the window are available again after a
 // truncation.
 #include <doctest/doctest.h>
-#include <ggml.h>
-#include <gguf.h>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <specula/llama_cpp/model.hpp>
 
 #include "pack.hpp"
 #include "random.hpp"
+#include "random_gguf.hpp"
 #include "random_trees.hpp"
 
 using namespace specula;
@@ -25,41 +21,14 @@ namespace {
 
 constexpr std::int32_t kWindow = 16, kWidth = 64, kVocab = 64;
 
-/// Cohere2 with random weights: three layers of four have a sliding window.
+/// Three layers of four have a sliding window.
 std::shared_ptr<llama_model> random_model() {
-  const TemporaryDirectory folder("llama_cpp_window");
-  const std::unique_ptr<gguf_context, decltype(&gguf_free)> file(gguf_init_empty(), &gguf_free);
-  const std::unique_ptr<ggml_context, decltype(&ggml_free)> tensors(
-      ggml_init({.mem_size = 8u << 20, .mem_buffer = nullptr, .no_alloc = false}), &ggml_free);
-  gguf_set_val_str(file.get(), "general.architecture", "cohere2");
-  gguf_set_val_str(file.get(), "tokenizer.ggml.model", "none");
-  const auto set = [&](const std::string& key, std::uint32_t value) {
-    gguf_set_val_u32(file.get(), ("cohere2." + key).c_str(), value);
-  };
-  set("vocab_size", kVocab), set("context_length", 1024), set("embedding_length", kWidth);
-  set("block_count", 4), set("feed_forward_length", kWidth);
-  set("attention.head_count", 2), set("attention.head_count_kv", 2), set("attention.sliding_window", kWindow);
-  gguf_set_val_f32(file.get(), "cohere2.attention.layer_norm_epsilon", 1e-5f);
-  gguf_set_val_f32(file.get(), "cohere2.logit_scale", 1);
-  Random random(1);
-  const auto add = [&](const std::string& name, bool is_matrix) {
-    ggml_tensor* const tensor = is_matrix ? ggml_new_tensor_2d(tensors.get(), GGML_TYPE_F32, kWidth, kWidth)
-                                          : ggml_new_tensor_1d(tensors.get(), GGML_TYPE_F32, kWidth);
-    float* const numbers = static_cast<float*>(tensor->data);
-    for (std::int64_t i = 0; i < ggml_nelements(tensor); ++i)
-      numbers[i] = is_matrix ? static_cast<float>(random.between(-0.5, 0.5)) : 1.0f;
-    ggml_set_name(tensor, name.c_str());
-    gguf_add_tensor(file.get(), tensor);
-  };
-  add("token_embd.weight", true), add("output_norm.weight", false);
-  for (int layer = 0; layer < 4; ++layer) {
-    const std::string at = "blk." + std::to_string(layer) + ".";
-    add(at + "attn_norm.weight", false);
-    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
-      add(at + name + ".weight", true);
-  }
-  gguf_write_to_file(file.get(), (folder.path / "model.gguf").string().c_str(), false);
-  return llama_cpp::load(folder.path / "model.gguf");
+  return specula_test::random_model({.architecture = "cohere2",
+                                     .width = kWidth,
+                                     .layers = 4,
+                                     .heads = 2,
+                                     .vocab = kVocab,
+                                     .window = kWindow});
 }
 
 llama_cpp::Options options(std::int32_t capacity) {

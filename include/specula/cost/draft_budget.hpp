@@ -23,7 +23,9 @@ namespace specula {
 /// node: plain decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted also
 /// adds its tokens and subtracts its cost, as measured. A round is allowed if the balance covers its largest
 /// loss, so all losses together are about kShare of the tokens plus kAtFirst; what the draft's very first
-/// call takes beyond one pass is not known before and not counted. Gains count up to kMax. Source: Wu,
+/// call takes beyond one pass is not known before and not counted, nor is what the first pass over a size
+/// takes beyond 1.5 times the cautious estimate: engines plan and allocate once for each size, over a network
+/// for several passes' time, so the second pass is what the size costs. Gains count up to kMax. Source: Wu,
 /// Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding as the default arm.
 ///
 /// Learned costs are relative to the machine's pace, which changes if the median of the last passes does by
@@ -129,7 +131,7 @@ class DraftBudget {
   };
 
   static constexpr double kShare = 0.01, kAtFirst = 1.7, kMax = 8;  // passes; see above
-  static constexpr double kFade = 1 - 1.0 / 64;                      // factor per round on earlier ones
+  static constexpr double kFade = 1 - 1.0 / 64;                     // factor per round on earlier ones
   static constexpr double kFew = 8;  // draft tokens for a usable estimate; half is kept after a pause
   static constexpr double kNoLimit = 1e300;
   static constexpr double kFall = 2.5;     // of the balance: acceptance has changed (a CUSUM test, Page 1954)
@@ -138,7 +140,7 @@ class DraftBudget {
   static constexpr double kFirstCall = 0.25;  // passes that a draft call is taken to cost before it is known
   static constexpr double kDare = 3;          // passes that the first catch-up after a pause may cost
   static constexpr double kPhase = 1.25;      // change of the machine's pace
-  static constexpr std::ptrdiff_t kRecent = 5;                       // passes that show it
+  static constexpr std::ptrdiff_t kRecent = 5;                      // passes that show it
   static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
@@ -199,6 +201,12 @@ class DraftBudget {
     else if (plain > 0)
       follow_pace(std::clamp(pace_, seconds / most, seconds / plain));
     double cost = seconds / pace_;
+    if (const double dear = target_.at_most(nodes);
+        nodes > 1 && plain > 0 && !(known > 0) && cost > dear && CostCurve::differ(cost, dear)) {
+      // perhaps what an engine does once for each size: planning, allocation
+      const std::uint64_t size = std::uint64_t{1} << (nodes % 64);
+      if ((begun_ & size) == 0) return begun_ |= size, dear;
+    }
     if (nodes > 1 && plain > 0) cost = std::clamp(cost, plain, known > 0 ? std::max(cost, plain) : most);
     const bool odd = known > 0 && CostCurve::differ(cost, known);
     if (settled) target_.learn(nodes, cost);
@@ -279,6 +287,7 @@ class DraftBudget {
   double tokens_ = 0, passes_ = 0, drafted_ = 0;
   double late_ = -1, prompt_ = -1;  // catch-up per missed token, and per prompt token; -1: not known
   double missed_ = 0, context_ = 0;
+  std::uint64_t begun_ = 0;  // sizes whose first pass was left out, by their number modulo 64
   std::int32_t since_plain_ = 0, check_after_ = kPatience;
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1;
   Plan plan_ = Plan::measure;

@@ -1,23 +1,23 @@
 // llama.cpp adapter: a specula::LanguageModel over libllama, for decoders with a KV cache.
 #pragma once
 
+#include <ggml-backend.h>
 #include <llama.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "specula/base/lfs_pointer.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
+#include "specula/llama_cpp/load.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/view_guard.hpp"
 
@@ -32,39 +32,23 @@ struct Options {
   std::int32_t threads = 0;      ///< 0: libllama's default
   std::int32_t vocab_size = 0;   ///< rows have the first n tokens; 0: all. See shared_vocabulary()
   bool features = false;         ///< keep hidden states; every token then goes through the LM head
+  /// On CPUs: a row has the same bits whatever else the pass runs, so that speculation and plain decoding
+  /// with this option write one text. Sets flash attention, which computes each row alone, and Q8_0 for the
+  /// cache: where keys and values are F16, libllama splits one row by threads, and 64 or more by tiles; F32
+  /// is cast to F16. For heads of no multiple of 32 numbers, `adjust` may set BF16 for both. Accepted nodes
+  /// are moved together. Requires load() without extra buffer types. The constructor compares a row of two
+  /// passes, and throws std::invalid_argument if the build of ggml, the weights or a device do not allow it.
+  bool same_bits = false;
   /// Sets other libllama parameters: called before the context is created. The adapter then overrides those
   /// that it relies on: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
   /// samplers.
   std::function<void(llama_context_params&)> adjust = {};
 };
 
-namespace detail {
-
-inline std::string why_not_loaded(const std::filesystem::path& file) {
-  char begin[64];
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(begin, sizeof begin);
-  if (is_lfs_pointer({begin, static_cast<std::size_t>(stream.gcount())})) return kLfsPointer;
-  return "libllama cannot load this as a model (its log says why)";
-}
-
-}  // namespace detail
-
-/// Reads a GGUF file. Throws std::runtime_error naming the file if libllama cannot; the reason is in
-/// libllama's log (llama_log_set), or the message says that the file is a pointer of Git LFS.
-inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
-                                         llama_model_params params = llama_model_default_params()) {
-  std::shared_ptr<llama_model> model(llama_model_load_from_file(file.string().c_str(), params),
-                                     [](llama_model* m) {
-                                       if (m) llama_model_free(m);
-                                     });
-  if (!model) throw std::runtime_error(file.string() + ": " + detail::why_not_loaded(file));
-  return model;
-}
-
 /// One libllama context with one text; several may share the weights of a model. Rows refer to libllama's
-/// memory. libllama's order of summation depends on the number of tokens, so a row may differ by rounding
-/// from that of a pass over its token alone, and by more with quantised weights.
+/// memory. libllama's order of summation depends on the number of tokens, so a row differs by rounding from
+/// that of a pass over its token alone, with quantised weights by up to one unit of a logit, unless
+/// Options::same_bits is set.
 ///
 /// The adapter allocates in the constructor only. Not for concurrent calls.
 class Model {
@@ -72,9 +56,9 @@ class Model {
   /// At most this many appended tokens wait for the next pass, which then reads the weights once for both.
   static constexpr std::int32_t kLazyTokens = 16;
 
-  /// Throws std::invalid_argument for an option out of range, and for a model that is no text decoder or
-  /// whose cache cannot drop tokens (recurrent and hybrid models); std::runtime_error if libllama cannot
-  /// create a context.
+  /// Throws std::invalid_argument for an option out of range, for a model that is no text decoder or whose
+  /// cache cannot drop tokens (recurrent and hybrid models), and if same_bits cannot be had;
+  /// std::runtime_error if libllama cannot create a context.
   explicit Model(std::shared_ptr<llama_model> weights, const Options& options = {})
       : weights_(checked(std::move(weights), options)),
         capacity_(capacity(*weights_, options)),
@@ -83,6 +67,7 @@ class Model {
         row_size_(llama_vocab_n_tokens(llama_model_get_vocab(weights_.get()))),
         vocab_(options.vocab_size ? options.vocab_size : row_size_),
         width_(options.features ? llama_model_n_embd_out(weights_.get()) : 0),
+        same_bits_(options.same_bits),
         context_(make_context(options)),
         sequences_(llama_get_memory(context_.get()), max_nodes_, leaves(options), chunk_) {
     const auto entries = static_cast<std::size_t>(chunk_);
@@ -93,6 +78,7 @@ class Model {
     tokens_.reserve(entries);
     waiting_.reserve(static_cast<std::size_t>(capacity_));
     features_.resize(static_cast<std::size_t>(width_) * static_cast<std::size_t>(capacity_));
+    if (same_bits_) expect_same_bits();
   }
 
   Model(const Model&) = delete;  // its views and sequences hold its address
@@ -147,8 +133,9 @@ class Model {
   }
 
   /// Commits the accepted path: its nodes, the first a child of the context and each a child of the one
-  /// before, join the context; all other nodes are dropped. An empty path drops all. Computes nothing. Throws
-  /// std::invalid_argument, and changes nothing, if `path` is not such a path.
+  /// before, join the context; all other nodes are dropped. An empty path drops all. Computes nothing, but
+  /// with Options::same_bits copies the cells behind a rejected node. Throws std::invalid_argument, and
+  /// changes nothing, if `path` is not such a path; std::runtime_error if libllama cannot copy.
   void commit(Nodes path) {
     for (std::size_t i = 0; i < path.size(); ++i)
       if (path[i] < 0 || path[i] >= node_count() ||
@@ -162,6 +149,10 @@ class Model {
       to += width_;
     }
     sequences_.commit(path);
+    std::size_t in_place = 0;  // nodes that lie where those of a chain would
+    while (in_place < path.size() && path[in_place] == static_cast<NodeId>(in_place)) ++in_place;
+    if (same_bits_ && in_place < path.size())
+      sequences_.gather(context_.get(), size() - count(path.subspan(in_place)));
   }
 
   /// KV cache rollback: drops all nodes, and the committed tokens from `n` on. Throws std::invalid_argument,
@@ -243,9 +234,15 @@ class Model {
     llama_context_params params = llama_context_default_params();
     params.n_ubatch = static_cast<std::uint32_t>(std::min(chunk_, kPrefillChunk));
     if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
+    if (options.same_bits) {
+      params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+      params.type_k = params.type_v = GGML_TYPE_Q8_0;
+    }
     if (options.adjust) options.adjust(params);
-    // On a CPU, flash attention of a few rows runs row by row and takes several times as long.
-    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !llama_supports_gpu_offload() &&
+    // On a CPU, flash attention runs row by row, and takes longer the longer the context.
+    const auto* const loaded = std::get_deleter<detail::FreeModel>(weights_);
+    const bool on_gpu = loaded ? loaded->on_gpu : detail::uses_gpu(llama_model_default_params());
+    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !on_gpu &&
         !ggml_is_quantized(params.type_v))  // quantised values require it
       params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_ctx = static_cast<std::uint32_t>(capacity_);
@@ -269,6 +266,26 @@ class Model {
         static_cast<std::int32_t>(llama_n_batch(context.get())) < chunk_)
       throw std::runtime_error("llama_init_from_model: a smaller context than asked for");
     return context;
+  }
+
+  /// Throws std::invalid_argument unless a pass over several tokens gives the first the row of a pass over it
+  /// alone. So it sees products that run several rows together; leaves the context empty.
+  void expect_same_bits() {
+    const std::vector<Token> tokens(static_cast<std::size_t>(std::min({8, max_nodes_, capacity_})),
+                                    vocab_ / 2);
+    std::vector<NodeId> parents(tokens.size());
+    std::iota(parents.begin(), parents.end(), kNoParent);
+    const auto together = extend(tokens, parents).row(0);
+    const std::vector<float> row(together.begin(), together.end());
+    truncate(0);
+    const auto alone = extend(Tokens(tokens).first(1), Nodes(parents).first(1)).row(0);
+    if (!std::equal(row.begin(), row.end(), alone.begin()))
+      fail("same_bits: this libllama computes a row of " + std::to_string(tokens.size()) +
+           " tokens otherwise than that of one: load() the weights with use_extra_bufts off; F32, F16, "
+           "BF16 and IQ4_NL need a ggml without llamafile's products (scripts/llama_cpp --same-bits), "
+           "K-quants the "
+           "environment variable GGML_CPU_TILED_MM=0; devices other than CPUs may not allow it");
+    truncate(0);
   }
 
   void check_tokens(Tokens tokens) const {
@@ -377,6 +394,7 @@ class Model {
   std::int32_t capacity_, max_nodes_;
   std::int32_t chunk_;                     // maximum number of tokens in a pass
   std::int32_t row_size_, vocab_, width_;  // width_ 0: no features
+  bool same_bits_;
   Context context_;
   detail::TreeSequences sequences_;
   specula::detail::ChangeCount change_count_;

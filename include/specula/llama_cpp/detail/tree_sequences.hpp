@@ -101,6 +101,29 @@ class TreeSequences {
     now_.tip[0] = kNoParent;
   }
 
+  /// Moves the cells of the context from position `from` on behind those of the positions before it, in their
+  /// order, in which attention sums; `context` is that of the memory. Requires that there are no nodes, and
+  /// two sequences or more. Throws std::runtime_error if libllama fails: the context then ends at `from`.
+  void gather(llama_context* context, std::int32_t from) {
+    const std::int32_t until = end(0), spare = max_leaves_ - 1;
+    cut(spare, 0);
+    llama_memory_seq_cp(memory_, 0, spare, from, until);
+    end(spare) = until;  // for cut()
+    try {
+      state_.resize(llama_state_seq_get_size(context, spare));
+    } catch (...) {
+      cut(spare, 0);
+      throw;
+    }
+    const std::size_t size = llama_state_seq_get_data(context, state_.data(), state_.size(), spare);
+    for (std::int32_t s = 0; s < max_leaves_; ++s) cut(s, s == spare ? 0 : from);
+    if (size == 0 || llama_state_seq_set_data(context, state_.data(), size, spare) == 0)
+      throw std::runtime_error("llama_state_seq_set_data: libllama cannot move accepted tokens");
+    llama_memory_seq_cp(memory_, spare, 0, from, until);
+    remove(spare, 0);
+    end(0) = until;
+  }
+
   /// Removes all nodes, and the context from position `n` on.
   void truncate(std::int32_t n) {
     commit({});
@@ -213,6 +236,7 @@ class TreeSequences {
   std::vector<llama_pos> positions_;  // (entries)
   std::vector<std::size_t> begins_;   // (entries + 1), into ids_
   std::vector<llama_seq_id> ids_;
+  std::vector<std::uint8_t> state_;  // of moved cells
 };
 
 }  // namespace specula::llama_cpp::detail
