@@ -29,6 +29,18 @@ def fail(what):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {what}")
 
 
+def smollm2():
+    """SmolLM2-135M-Instruct, where scripts/demo --model smollm2 puts it."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    file = cache / "specula/SmolLM2-135M-Instruct.Q4_1.gguf"
+    return file if file.exists() else fail(f"no {file}: scripts/demo --model smollm2 downloads it")
+
+
+def libllama(*which):
+    """The prefix of a build of libllama by scripts/llama_cpp."""
+    return subprocess.run([root / "scripts/llama_cpp", *which], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1]
+
+
 def build(*targets, llama=""):
     """The programs of the release preset, as scripts/demo builds them; with libllama of this prefix."""
     script = '. scripts/lib.sh; need_packages "${build_packages[@]}"; ' \

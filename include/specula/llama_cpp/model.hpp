@@ -1,7 +1,6 @@
 // llama.cpp adapter: a specula::LanguageModel over libllama, for decoders with a KV cache.
 #pragma once
 
-#include <ggml-backend.h>
 #include <llama.h>
 
 #include <algorithm>
