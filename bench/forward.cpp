@@ -1,6 +1,6 @@
 // Time of one pass of a Llama decoder over n nodes after a context: T(n) / T(1) is the cost of draft tokens.
 // Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs are rounded to
-// bfloat16, too.
+// bfloat16, too. And of a step of a head by the size of its draft vocabulary.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -96,6 +96,38 @@ void append(benchmark::State& state) {
 BENCHMARK(append)
     ->ArgNames({"hidden", "portable", "similarity"})
     ->ArgsProduct({{256, 512}, {0, 1}, {0, 1}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+/// A step of a feature head on a target of SmolLM2-135M's width: 49,152 tokens at hidden size 576, by the
+/// size of its draft vocabulary. The LM head is most of it.
+void draft_step(benchmark::State& state) {
+  DecoderConfig config;
+  config.vocab_size = 49152, config.hidden_size = 576, config.intermediate_size = 1536, config.layers = 1;
+  config.heads = 9, config.kv_heads = 3, config.head_dim = 64, config.tied_head = true;
+  static const auto lender =
+      std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
+  config.conditioned_on = specula::Conditioning::features;
+  config.draft_vocab_size = static_cast<std::int32_t>(state.range(0));
+  const auto weights = std::make_shared<const DecoderWeights<float>>(
+      random_decoder_weights<float>(config, 2, WeightType::bf16, lender));
+  Decoder<float> target(lender, {.capacity = 300, .max_nodes = 1}),
+      head(weights, {.capacity = 300, .max_nodes = 8});
+  const auto context = some_tokens(256), token = some_tokens(1);
+  const std::vector<NodeId> root{specula::kNoParent};
+  target.append(context);
+  head.set_target_state(target.features());
+  head.append(context);
+  for (auto _ : state) {
+    head.truncate(256);
+    benchmark::DoNotOptimize(head.extend(token, root).data);
+  }
+}
+BENCHMARK(draft_step)
+    ->ArgName("draft_tokens")
+    ->Arg(49152)
+    ->Arg(16384)
+    ->Arg(8192)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

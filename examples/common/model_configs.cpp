@@ -21,10 +21,12 @@ std::string tokens(std::int32_t count) { return std::to_string(count) + " tokens
 ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts)
     : target_(specula::cpu::read_model_config(folders.target_folder())),
       target_name_(folders.target_folder().string()) {
-  for (const std::string& name : drafts)
-    if (std::none_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; }))
-      drafts_.push_back(
-          {name, folders.draft_folder(name), specula::cpu::read_model_config(folders.draft_folder(name))});
+  for (const std::string& name : drafts) {
+    if (std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; })) continue;
+    const auto folder = folders.draft_folder(name);
+    drafts_.push_back({name, folder, specula::cpu::read_model_config(folder)});
+    specula::cpu::validate_target(drafts_.back().config, target_, specula::cpu::config_path(folder).string());
+  }
 }
 
 std::int32_t ModelConfigs::vocabulary(bool cut, const Tokenizer& tokenizer) const {
@@ -44,7 +46,7 @@ std::int32_t ModelConfigs::vocabulary(bool cut, const Tokenizer& tokenizer) cons
                      " has " + std::to_string(tokenizer_tokens) + ": what is left out is no padding");
   for (const auto& [name, folder, config] : drafts_) {
     if (!has_tokenizer(folder)) {
-      if (config.conditioned_on == specula::Conditioning::nothing)
+      if (!config.is_draft())
         std::cerr << "note: the draft '" << name
                   << "' has no tokenizer: its tokens are taken for the target's\n";
       continue;

@@ -18,13 +18,14 @@ namespace specula_examples {
 class ModelConfigs {
  public:
   /// Of the target and the drafts of these names, of which one may stand several times. Throws UsageError for
-  /// a model that does not exist, std::runtime_error naming the file for a config that cannot be read.
+  /// a model that does not exist, std::runtime_error naming the file for a config that cannot be read, or a
+  /// draft that takes the embedding of another target.
   ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts);
 
   /// How many tokens the models have: all the same, or, with `cut`, those that each of them has. Throws
   /// UsageError if they differ without `cut`, if that would leave out tokens that the target's tokenizer
   /// knows, or naming the first token that the tokenizers of the target and of a draft spell differently.
-  /// Tells the user of a draft that has no tokenizer to compare, unless it is conditioned on the target.
+  /// Tells the user of a draft that has no tokenizer to compare, unless it is made for one target.
   std::int32_t vocabulary(bool cut, const Tokenizer& tokenizer) const;
 
   /// Throws UsageError where prompt and new tokens are more positions than the target was trained for, unless

@@ -116,7 +116,7 @@ ModelPack::Loaded& ModelPack::load_draft(const std::string& name) {
 ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder) {
   auto& model = loaded_[{role, folder}];
   if (!model) {
-    // A head on the target's features borrows its embedding and LM head.
+    // Heads on the target's features borrow its embedding and LM head, other drafts perhaps its embedding.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
     auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
         specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));

@@ -1,8 +1,6 @@
 #include "token_files.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <limits>
 #include <set>
 #include <stdexcept>
 #include <system_error>
@@ -93,34 +91,7 @@ void read_tokenizer_config(const JsonFields& file, TokenFiles& out) {
                                          token_of(number, file, "added_tokens_decoder")));
 }
 
-/// Sorted, each once.
-void sort_tokens(std::vector<Token>& tokens) {
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-}
-
 }  // namespace
-
-std::vector<Token> read_stop_tokens(const fs::path& folder) {
-  std::vector<Token> out;
-  std::int32_t vocab = std::numeric_limits<std::int32_t>::max();
-  const auto read = [&](const JsonFields& file) {
-    constexpr const char* kKey = "eos_token_id";
-    for (const Token token : file.one_or_more(kKey)) {
-      if (token >= vocab)
-        file.fail(kKey, std::to_string(token) + ", the model's config.json has " + std::to_string(vocab) +
-                            " tokens");
-      out.push_back(token);
-    }
-  };
-  with_file(folder / "config.json", [&](const JsonFields& file) {
-    vocab = file.integer("vocab_size", vocab);
-    read(file);
-  });
-  with_file(folder / "generation_config.json", read);
-  sort_tokens(out);
-  return out;
-}
 
 TokenFiles read_token_files(const fs::path& folder) {
   TokenFiles out;

@@ -11,6 +11,7 @@
 #include <specula/base/rows.hpp>
 
 #include "added_tokens.hpp"
+#include "stop_tokens.hpp"
 #include "tokenizer.hpp"
 
 namespace specula_examples {
@@ -37,10 +38,6 @@ struct TokenFiles {
 /// Throws std::runtime_error naming file and key for what is of another type than it should be, and for what
 /// would change the tokens but is not read.
 TokenFiles read_token_files(const std::filesystem::path& folder);
-
-/// The stop tokens of a folder's config.json and generation_config.json, ascending. Throws likewise, and for
-/// a token that the model of this config.json does not have.
-std::vector<specula::Token> read_stop_tokens(const std::filesystem::path& folder);
 
 /// Replaces what a tokenizer's own file says of the tokens that begin and end a text (`begin`, `adds_begin`,
 /// `end`; kNoToken where it says nothing) by what `files` say; sets `ends` to the union of all; and lets

@@ -30,52 +30,77 @@ fs::path given_file(const fs::path& directory, std::string name) {
   return directory / name.append(".train.given");
 }
 
-void write_documents(const fs::path& file, const std::vector<Document>& documents) {
+void write_integers(const fs::path& file, const std::vector<std::int32_t>& integers) {
   std::ofstream out(file, std::ios::binary);
-  for (const auto& document : documents) {
-    out.write(reinterpret_cast<const char*>(document.data()),
-              static_cast<std::streamsize>(document.size() * sizeof(Token)));
-  }
+  out.write(reinterpret_cast<const char*>(integers.data()),
+            static_cast<std::streamsize>(integers.size() * sizeof(std::int32_t)));
   out.flush();
   if (!out) throw std::runtime_error(file.string() + ": cannot be written");
 }
 
-std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size, Token end) {
+/// Empty if there is no such file.
+std::vector<std::int32_t> read_integers(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
-  std::vector<Document> documents;
-  Document document;
-  for (Token token = 0; in.read(reinterpret_cast<char*>(&token), sizeof token);) {
+  std::vector<std::int32_t> integers;
+  for (std::int32_t integer = 0; in.read(reinterpret_cast<char*>(&integer), sizeof integer);)
+    integers.push_back(integer);
+  return integers;
+}
+
+fs::path lengths_file(fs::path tokens) { return tokens.replace_extension(".documents"); }
+
+void write_documents(const fs::path& file, const std::vector<Document>& documents) {
+  std::vector<std::int32_t> all, lengths;
+  for (const auto& document : documents) {
+    all.insert(all.end(), document.begin(), document.end());
+    lengths.push_back(static_cast<std::int32_t>(document.size()));
+  }
+  write_integers(file, all);
+  write_integers(lengths_file(file), lengths);
+}
+
+std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size, Token end) {
+  if (!fs::exists(file))
+    throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  const auto all = read_integers(file);
+  for (const Token token : all) {
     if (token < 0 || token >= vocab_size) {
       throw std::runtime_error(file.string() + ": token " + std::to_string(token) +
                                " is outside the vocabulary of " + std::to_string(vocab_size));
     }
-    document.push_back(token);
-    if (token == end) {
-      documents.push_back(std::move(document));
-      document = {};
-    }
   }
-  if (!document.empty()) throw std::runtime_error(file.string() + ": the last document has no end");
+  std::vector<Document> documents;
+  auto at = all.begin();
+  if (const auto by = lengths_file(file); fs::exists(by)) {
+    for (const auto length : read_integers(by)) {
+      if (length < 1 || length > all.end() - at)
+        throw std::runtime_error(by.string() + ": a document of " + std::to_string(length) + " tokens, of " +
+                                 std::to_string(all.end() - at) + " that " + file.string() + " has left");
+      documents.emplace_back(at, at + length);
+      at += length;
+    }
+    if (at != all.end())
+      throw std::runtime_error(by.string() + ": leaves out the last " + std::to_string(all.end() - at) +
+                               " tokens of " + file.string());
+    return documents;
+  }
+  while (at != all.end()) {
+    const auto last = std::find(at, all.end(), end);
+    if (last == all.end()) throw std::runtime_error(file.string() + ": the last document has no end");
+    documents.emplace_back(at, last + 1);
+    at = last + 1;
+  }
   return documents;
 }
 
 void write_given(const fs::path& file, const std::vector<std::int32_t>& given) {
   fs::remove(file);
-  if (given.empty()) return;
-  std::ofstream out(file, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(given.data()),
-            static_cast<std::streamsize>(given.size() * sizeof(std::int32_t)));
-  out.flush();
-  if (!out) throw std::runtime_error(file.string() + ": cannot be written");
+  if (!given.empty()) write_integers(file, given);
 }
 
 std::vector<std::int32_t> read_given(const fs::path& file, const std::vector<Document>& documents) {
-  std::ifstream in(file, std::ios::binary);
-  std::vector<std::int32_t> given;
-  if (!in) return given;
-  for (std::int32_t count = 0; in.read(reinterpret_cast<char*>(&count), sizeof count);)
-    given.push_back(count);
+  auto given = read_integers(file);
+  if (given.empty()) return given;
   if (given.size() != documents.size()) {
     throw std::runtime_error(file.string() + ": " + std::to_string(given.size()) + " lengths for " +
                              std::to_string(documents.size()) + " documents");

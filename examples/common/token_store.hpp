@@ -5,6 +5,9 @@
 //                         fingerprint() of the tokens, may be missing
 // DIR/NAME.train.tokens   int32, little endian: <s> document </s> <s> document </s> ...
 // DIR/NAME.heldout.tokens the same
+// DIR/NAME.train.documents, DIR/NAME.heldout.documents
+//                         int32, one a document: its tokens; where one is missing, documents end with `end`,
+//                         which a chat's documents also hold within
 // DIR/NAME.train.given    int32, one a document; may be missing: how many tokens at its beginning are a
 //                         prompt
 // DIR/styles.json         may be missing; see style_info.hpp
@@ -26,7 +29,7 @@
 namespace specula_examples {
 
 using specula::Token;
-using Document = std::vector<Token>;  // <s> ... </s>
+using Document = std::vector<Token>;  // <s> ... </s>, or what a model wrote
 
 constexpr Token kBegin = 1, kEnd = 2;  // unless tokens.json says otherwise
 

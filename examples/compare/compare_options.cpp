@@ -54,7 +54,7 @@ void add_options(CLI::App& app, CompareOptions& options) {
   app.add_option(
          "--dev", options.dev,
          "Number of further prompts per file for searches and tuning, which are not reported on (default: "
-         "10 with --search or --tune, else 0)")
+         "10 with --search, --tune or --find-blocks, else 0)")
       ->check(whole_number());
   add_limit_option(app, options.limit,
                    "Largest number of prompts per file to report on, after these; 0: all");
@@ -99,6 +99,10 @@ void add_options(CLI::App& app, CompareOptions& options) {
       ->check(CLI::IsMember({"swi", "time"}));
   app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
       ->capture_default_str();
+  app.add_flag("--find-blocks", options.find_blocks,
+               "Find blocks of the target that it can draft without, on its texts for the development "
+               "prompts, and run chains of that "
+               "layer-skip, too");
   app.add_flag(
       "--dry-run", options.dry_run,
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
@@ -113,7 +117,8 @@ void add_options(CLI::App& app, CompareOptions& options) {
 
 CompareWork work_of(const CompareOptions& options) {
   CompareWork work;
-  const bool tunes = !options.tune.empty(), chooses = tunes || !options.searches.empty();
+  const bool tunes = !options.tune.empty(),
+             chooses = tunes || !options.searches.empty() || options.find_blocks;
   std::vector<std::string> names;
   if (!options.pipelines.empty()) {
     names = expand_list(options.pipelines);
@@ -141,7 +146,8 @@ CompareWork work_of(const CompareOptions& options) {
   if (work.prompt_files.empty()) work.prompt_files.emplace_back(SPECULA_EXAMPLE_PROMPTS);
   work.dev = options.dev ? options.dev : chooses ? kDevPrompts : 0;
   if (!chooses && options.dev)
-    throw UsageError("--dev is for --search and --tune; --skip leaves prompts out");
+    throw UsageError("--dev is for --search, --tune and --find-blocks; --skip leaves prompts out");
+  work.finds_blocks = options.find_blocks;
   if (!tunes) return work;
   work.tuned_drafters = split_list(options.drafters);
   if (work.tuned_drafters.size() > 1)

@@ -28,7 +28,7 @@ struct CompareOptions {
   std::vector<std::string> searches, against, cost_sets;
   std::string search_for = "time";
   std::string tune, drafters = "base,small,max-gram";
-  bool dry_run = false;
+  bool dry_run = false, find_blocks = false;
 };
 
 inline constexpr char kComparedPipelines[] = "autoregressive chain cost-aware:chain";
@@ -44,6 +44,7 @@ struct CompareWork {
   std::vector<std::string> prompt_files;
   std::size_t dev = 0;
   std::vector<std::string> tuned_drafters;  // empty: there is no tuning
+  bool finds_blocks = false;
 };
 
 /// Throws UsageError for invalid combinations.

@@ -14,6 +14,7 @@
 #include "chat_options.hpp"
 #include "compare_options.hpp"
 #include "figures.hpp"
+#include "found_blocks.hpp"
 #include "html_page.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
@@ -67,14 +68,17 @@ std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
   };
   add(work.pipelines);
   for (const Search& search : work.searches) add(search.candidates);
+  const auto make_room = [&](std::int32_t nodes) {
+    factories.push_back(
+        {.drafts = {}, .exits = {}, .drafters = {}, .max_nodes = nodes, .draft_nodes = nodes, .build = {}});
+  };
+  if (work.finds_blocks) {
+    add({"chain:4@layer-skip"});
+    make_room(specula::FindSkipped{}.piece);
+  }
   if (!work.tuned_drafters.empty()) {
     add(probe_names(work.tuned_drafters));
-    factories.push_back({.drafts = {},
-                         .exits = {},
-                         .drafters = {},
-                         .max_nodes = kMaxTunedNodes,
-                         .draft_nodes = kMaxTunedNodes,
-                         .build = {}});
+    make_room(kMaxTunedNodes);
   }
   return factories;
 }
@@ -110,6 +114,21 @@ std::vector<Found> run_searches(const CompareWork& work, const std::string& obje
   std::vector<Found> found;
   for (const Search& search : work.searches) found.push_back(choose(search, developed, objective));
   return found;
+}
+
+/// On what the target writes after the prompts.
+specula::FoundBlocks find_blocks(ModelPack& models, Runner& runner,
+                                 std::span<const std::vector<Token>> prompts) {
+  const auto plain = runner.run({"autoregressive"}, prompts, 1);
+  std::vector<std::vector<Token>> texts;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    auto& text = texts.emplace_back(prompts[i]);
+    const auto& written = plain.front().prompts[i].first.tokens;
+    text.insert(text.end(), written.begin(), written.end());
+    if (text.size() > kSearchedTokens)
+      text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(kSearchedTokens));
+  }
+  return models.target().find_skipped(texts);
 }
 
 std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vector<std::string>& categories,
@@ -200,6 +219,12 @@ int run(int argc, char** argv) {
   if (!work.searches.empty()) found = run_searches(work, options.search_for, folders, runner, dev.tokens);
   for (const Found& f : found) append_new(names, {f.picked()});
 
+  std::optional<specula::FoundBlocks> blocks;
+  if (options.find_blocks) {
+    blocks = find_blocks(models, runner, dev.tokens);
+    append_new(names, block_pipelines(*blocks));
+  }
+
   const auto outcomes = runner.run(with_plain(folders, names, tuning.costs), test.tokens, options.repeat);
   CostCoefficients costs = tuning.costs;  // predicted and measured SWI use the same c
   costs.merge(cost_coefficients(outcomes));
@@ -231,6 +256,10 @@ int run(int argc, char** argv) {
   if (!found.empty()) {
     std::cout << '\n' << search_text(found, options.search_for);
     settings["searches"] = search_json(found, options.search_for);
+  }
+  if (blocks) {
+    std::cout << '\n' << block_table(*blocks);
+    settings["found_blocks"] = block_pipelines(*blocks);
   }
   if (!work.tuned_drafters.empty()) {
     const auto& tuned = tuning.pipelines;

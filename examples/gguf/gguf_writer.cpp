@@ -295,8 +295,8 @@ std::vector<Token> write_gguf(const std::filesystem::path& model, const std::fil
                               GgufType type) {
   const DecoderConfig config = specula::cpu::read_model_config(model);
   const std::string source = specula::cpu::config_path(model).string();
-  if (config.conditioned_on != specula::Conditioning::nothing)
-    throw std::runtime_error(source + ": a draft that is conditioned on its target is no model of llama.cpp");
+  if (config.is_draft())
+    throw std::runtime_error(source + ": a draft that needs its target is no model of llama.cpp");
   const std::string architecture = architecture_of(config);
   check_parts(config, architecture, source);
   const bool adjacent = architecture == "llama";  // the others rotate as Hugging Face does

@@ -15,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 #include <specula/cpu/int8_groups.hpp>
+#include <specula/cpu/read_model_config.hpp>
 #include <specula/cpu/tensor_files.hpp>
 
 #include "errors.hpp"
@@ -84,7 +85,16 @@ void add_bfloat16(specula::cpu::TensorFiles& files, const specula::cpu::TensorIn
   out.add(tensor.name, "BF16", tensor.shape, values);
 }
 
-/// Matrices at 8 bits unless `expand`; the other tensors, which are small, as bfloat16.
+/// Token ids as they are.
+void add_integers(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
+                  SafetensorsWriter& out) {
+  const auto ids = files.integers(tensor.name, tensor.shape.empty() ? 0 : tensor.shape[0]);
+  const auto bytes = std::as_bytes(std::span(ids));
+  out.add(tensor.name, "I32", tensor.shape, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// Matrices at 8 bits unless `expand`; the other tensors, which are small, as bfloat16, and the ids of a
+/// draft vocabulary as they are.
 Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
   specula::cpu::TensorFiles files(model);
   SafetensorsWriter out;
@@ -94,6 +104,10 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
         files.contains(name.substr(0, name.size() - std::string_view(Int8Groups::kSuffix).size())))
       continue;
     const auto& found = files.find(name);
+    if (name == "draft_tokens") {
+      add_integers(files, found, out);
+      continue;
+    }
     const auto& tensor = files.weight(name, found.shape);  // of a supported type
     if (tensor.shape.size() == 2 && !expand)
       add_matrix(files, tensor, out, rounding);
@@ -130,7 +144,7 @@ int run(int argc, char** argv) {
       ->required();
   app.add_option("--tokens", options.tokens,
                  "Folder of tokens written by specula-train-text: measures the held-out loss, "
-                 "before and after");
+                 "before and after. Of models that need no target");
   app.add_option("--rows", options.rows, "Rows of each style to measure it on")
       ->check(whole_number())
       ->capture_default_str();
@@ -143,6 +157,9 @@ int run(int argc, char** argv) {
   if (options.expand && !options.tokens.empty())
     throw UsageError("--tokens does not go with --expand, which is for weights that are at 8 bits already");
   if (!fs::is_directory(options.model)) throw UsageError(options.model + " is not a folder");
+  if (!options.tokens.empty() && specula::cpu::read_model_config(options.model).is_draft())
+    throw UsageError("--tokens measures a model by itself, and " + options.model +
+                     " is a draft that needs its target: what it loses, specula-compare shows");
   fs::create_directories(options.output);
   if (fs::equivalent(options.model, options.output))
     throw UsageError("the folder to write is the model's own: " + options.output);

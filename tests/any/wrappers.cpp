@@ -317,6 +317,11 @@ void skips_layers() {
         CHECK(drafts(wrapper.layer_skip(blocks)));
       else
         CHECK_THROWS_AS(wrapper.layer_skip(blocks), std::invalid_argument);
+      const std::vector<std::vector<Token>> texts{{1, 2, 3}};
+      if (SkipsLayers<M>)
+        CHECK(wrapper.find_skipped(texts).attention.size() == 3);
+      else
+        CHECK_THROWS_AS(wrapper.find_skipped(texts), std::invalid_argument);
     } else {
       static_assert(SkipsLayers<W> == SkipsLayers<M>);
       if constexpr (SkipsLayers<M>) {

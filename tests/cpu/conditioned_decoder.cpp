@@ -79,22 +79,40 @@ std::vector<Pair> pairs() {
   crossed.target.reads = {2, 0};
   DecoderConfig deeper = glide_of(config_of(41, 16, 20, 3, 2, 1, 8), odd);  // than its target
   deeper.target.reads = {1, 1, 0};
+  const auto some_tokens = [](DecoderConfig config, std::int32_t tokens) {
+    config.draft_vocab_size = tokens;
+    return config;
+  };
+  const auto projecting = [](DecoderConfig config, const DecoderConfig& target) {
+    config.target_hidden_size = target.hidden_size;
+    config.tied_head = false;
+    return config;
+  };
   const DecoderConfig parts = with_all_parts(config_of(53, 32, 40, 3, 4, 2, 10));
-  return {{"glide, one layer", plain, glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain)},
-          {"glide, two layers", plain, glide_of(config_of(53, 40, 20, 2, 4, 1, 4), plain)},
-          {"glide, another target", odd, glide_of(config_of(41, 16, 20, 2, 2, 1, 8), odd)},
-          {"glide on the lowest layer, a head of its own", plain, lowest},
-          {"glide on two layers, the last first", plain, crossed},
-          {"glide of more layers than the target", odd, deeper},
-          {"head on three layers", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1, 2})},
-          {"head of two layers on two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4), {1})},
-          {"glide on a target of all parts", parts, glide_of(config_of(53, 24, 33, 2, 3, 3, 10), parts)},
-          {"glide of all parts", plain, glide_of(with_all_parts(config_of(53, 24, 33, 1, 3, 3, 10)), plain)},
-          {"head on two layers of a target of all parts", parts,
-           head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1})},
-          {"head of all parts", plain, head_of(with_all_parts(config_of(53, 32, 25, 1, 2, 2, 12)))},
-          {"head", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12))},
-          {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
+  return {
+      {"glide, one layer", plain, glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain)},
+      {"glide, two layers", plain, glide_of(config_of(53, 40, 20, 2, 4, 1, 4), plain)},
+      {"glide, another target", odd, glide_of(config_of(41, 16, 20, 2, 2, 1, 8), odd)},
+      {"glide on the lowest layer, a head of its own", plain, lowest},
+      {"glide on two layers, the last first", plain, crossed},
+      {"glide of more layers than the target", odd, deeper},
+      {"head on three layers", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1, 2})},
+      {"head of two layers on two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4), {1})},
+      {"glide on a target of all parts", parts, glide_of(config_of(53, 24, 33, 2, 3, 3, 10), parts)},
+      {"glide of all parts", plain, glide_of(with_all_parts(config_of(53, 24, 33, 1, 3, 3, 10)), plain)},
+      {"head on two layers of a target of all parts", parts,
+       head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1})},
+      {"head of all parts", plain, head_of(with_all_parts(config_of(53, 32, 25, 1, 2, 2, 12)))},
+      {"head with a draft vocabulary", plain, some_tokens(head_of(config_of(53, 32, 25, 1, 2, 2, 12)), 17)},
+      {"head on a layer with a draft vocabulary", odd,
+       some_tokens(head_of(config_of(41, 37, 30, 2, 6, 3, 4), {1}), 40)},
+      {"glide with a draft vocabulary", plain, some_tokens(lowest, 20)},
+      {"glide over the target's embedding", plain,
+       projecting(glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain), plain)},
+      {"glide over the target's embedding with a draft vocabulary", odd,
+       some_tokens(projecting(glide_of(config_of(41, 19, 20, 2, 2, 1, 8), odd), odd), 1)},
+      {"head", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12))},
+      {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
 }
 
 /// The weights of both.

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "all_parts.hpp"
@@ -17,10 +18,14 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
   DecoderConfig config;
   config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2,
   config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
-  for (const std::int32_t threads : {1, 2}) {
+  for (const auto& [threads, drafts] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {
     if (threads == 2) config = specula_test::with_all_parts(config);
-    const auto weights =
-        std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
+    auto target = std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
+    DecoderConfig draft = config;  // over the target's embedding, with a draft vocabulary
+    draft.target_hidden_size = 32, draft.hidden_size = 24, draft.draft_vocab_size = 20;
+    const auto weights = drafts ? std::make_shared<const DecoderWeights<float>>(
+                                      random_decoder_weights<float>(draft, 2, WeightType::bf16, target))
+                                : target;
     Decoder<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads});
     std::vector<Token> tokens(64, 3);
     std::vector<NodeId> chain, tree, path{0, 1, 2};

@@ -91,3 +91,73 @@ TEST_CASE("errors in what a draft says of its target") {
           c.exits = {1, 4};
         }) == "f: key 'exits': a draft that is conditioned on a target has none");
 }
+
+TEST_CASE("a draft vocabulary is a draft's, and its LM head its own") {
+  CHECK(error(draft(), [](DecoderConfig& c) { c.draft_vocab_size = 3; }).empty());
+  CHECK(error(draft(), [](DecoderConfig& c) { c.draft_vocab_size = 9; }).empty());
+  CHECK(error(good(), [](DecoderConfig& c) { c.draft_vocab_size = 3, c.target_hidden_size = 5; }).empty());
+  CHECK(error(good(), [](DecoderConfig& c) { c.target_hidden_size = 5; }).empty());
+  CHECK(
+      error(good(), [](DecoderConfig& c) { c.draft_vocab_size = 3; }) ==
+      "f: key 'draft_vocab_size': a model that may be a target predicts all of its tokens; a draft that does "
+      "not has the architecture SpeculaDraft, SpeculaGlide or SpeculaFeatureHead");
+  CHECK(error(draft(), [](DecoderConfig& c) { c.draft_vocab_size = 10; }) ==
+        "f: key 'draft_vocab_size': 10, expected 1 to vocab_size 9");
+  CHECK(error(draft(), [](DecoderConfig& c) { c.draft_vocab_size = -1; }) ==
+        "f: key 'draft_vocab_size': -1, expected 1 to vocab_size 9");
+  CHECK(error(good(), [](DecoderConfig& c) { c.target_hidden_size = -1; }) ==
+        "f: target_hidden_size is -1, expected 1 to 16777216");
+  CHECK(error(good(), [](DecoderConfig& c) {
+          c.conditioned_on = Conditioning::features, c.target_hidden_size = 8;
+        }) == "f: key 'target_hidden_size': a head that reads features has its target's hidden_size");
+  const std::string tied =
+      "f: key 'tie_word_embeddings': with a draft vocabulary or its target's embedding a draft has an LM "
+      "head "
+      "of its own: expected false";
+  CHECK(error(draft(), [](DecoderConfig& c) { c.draft_vocab_size = 3, c.tied_head = true; }) == tied);
+  CHECK(error(good(), [](DecoderConfig& c) { c.target_hidden_size = 8, c.tied_head = true; }) == tied);
+  CHECK(error(good(), [](DecoderConfig& c) {
+          c.conditioned_on = Conditioning::features, c.draft_vocab_size = 3, c.tied_head = true;
+        }).empty());
+
+  DecoderConfig config = good();
+  CHECK_FALSE((config.is_draft() || config.borrows_embedding()));
+  CHECK(config.head_rows() == 9);
+  config.conditioned_on = Conditioning::key_values;
+  CHECK(config.is_draft());
+  CHECK_FALSE(config.borrows_embedding());
+  config.target_hidden_size = 8, config.draft_vocab_size = 3;
+  CHECK((config.is_draft() && config.borrows_embedding()));
+  CHECK(config.head_rows() == 3);
+}
+
+TEST_CASE("the target that a draft takes the embedding of") {
+  const auto unfit = [](const DecoderConfig& config, void (*change)(DecoderConfig&)) -> std::string {
+    DecoderConfig target = good();
+    change(target);
+    try {
+      validate_target(config, target, "f");
+    } catch (const std::runtime_error& thrown) {
+      return thrown.what();
+    }
+    return "";
+  };
+  DecoderConfig projects = good(), head = good();
+  projects.hidden_size = 4, projects.target_hidden_size = 8;
+  head.conditioned_on = Conditioning::features, head.feature_layers = {1, 3};
+  for (const DecoderConfig& config : {projects, head, good(), draft()})
+    CHECK(unfit(config, [](DecoderConfig&) {}).empty());
+  CHECK(unfit(good(), [](DecoderConfig& c) { c.hidden_size = 10, c.vocab_size = 10; }).empty());
+  CHECK(unfit(projects, [](DecoderConfig& c) { c.hidden_size = 10; }) ==
+        "f: target_hidden_size is 8, the target's hidden_size is 10: the draft is made for another target");
+  CHECK(unfit(head, [](DecoderConfig& c) { c.hidden_size = 10; }) ==
+        "f: hidden_size is 8, the target's is 10");
+  for (const DecoderConfig& config : {projects, head}) {
+    CHECK(unfit(config, [](DecoderConfig& c) { c.vocab_size = 10; }) ==
+          "f: vocab_size is 9, the target's is 10");
+    CHECK(unfit(config, [](DecoderConfig& c) { c.target_hidden_size = 6; }) ==
+          "f: its target is a draft itself, expected a model with an embedding and an LM head");
+  }
+  CHECK(unfit(head, [](DecoderConfig& c) { c.layers = 3; }) ==
+        "f: key 'feature_layers': expected numbers below the target's num_hidden_layers 3");
+}

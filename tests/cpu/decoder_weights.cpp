@@ -258,7 +258,6 @@ TEST_CASE("errors name the fault of a directory") {
 
   all = tensors("F32");
   find(all, "lm_head.weight").dtype = "I32";
-  find(all, "lm_head.weight").values.resize(84);  // the writer takes two bytes each
   CHECK(error_with(all) ==
         "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16, BF16 or "
         "I8");
@@ -345,6 +344,118 @@ TEST_CASE("drafts conditioned on a target have additional tensors") {
   CHECK(&head.tokens() == &plain->embedding);
   CHECK(head.layers[0].attention.norm.empty());
   CHECK(head.final_norm.empty());
+}
+
+TEST_CASE("drafts of a draft vocabulary, and over their target's embedding") {
+  const TemporaryDirectory folder("target"), directory("drafts");
+  write_file(folder.path / "config.json", kConfig);
+  write_file(folder.path / "model.safetensors", safetensors_bytes(tensors("BF16")));
+  const auto target = std::make_shared<const DecoderWeights<float>>(load_decoder_weights<float>(folder.path));
+
+  std::vector<Tensor> all;
+  const auto config = [&](const std::string& more) {
+    write_file(directory.path / "config.json",
+               R"({"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,
+                   "num_attention_heads":2,"num_key_value_heads":1,"head_dim":4,)" +
+                   more + "}");
+  };
+  const auto load = [&](std::shared_ptr<const DecoderWeights<float>> lender) {
+    write_file(directory.path / "model.safetensors", safetensors_bytes(all));
+    return load_decoder_weights<float>(directory.path, lender);
+  };
+  const auto error = [&](std::shared_ptr<const DecoderWeights<float>> lender) -> std::string {
+    try {
+      load(lender);
+    } catch (const std::runtime_error& what) {
+      const std::string text = what.what(), prefix = directory.path.string();
+      return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+    }
+    return "no error";
+  };
+  const auto tokens = [&](std::vector<float> ids) {
+    Tensor& tensor = find(all, "draft_tokens");
+    tensor.shape = {static_cast<std::int64_t>(ids.size())};
+    tensor.values = std::move(ids);
+    return error(target);
+  };
+
+  // A feature head takes rows of its target's LM head.
+  all = tensors("BF16");
+  std::erase_if(all, [](const Tensor& t) {
+    return t.name.find("embed") != std::string::npos || t.name.find("input_layernorm") != std::string::npos ||
+           t.name == "model.norm.weight" || t.name == "lm_head.weight";
+  });
+  add_tensor(all, "BF16", "model.fc.weight", {6, 12});
+  add_tensor(all, "BF16", "model.fc.bias", {6});
+  config(R"("model_type":"specula_feature_head","draft_vocab_size":3)");
+  CHECK(error(target) ==
+        ": tensor 'draft_tokens' is missing: the ids of the draft_vocab_size tokens that the model predicts; "
+        "without the key it predicts all");
+  all.push_back({"draft_tokens", "I32", {3}, {1, 4, 6}});
+  const auto head = load(target);
+  CHECK(head.draft_tokens == std::vector<std::int32_t>{1, 4, 6});
+  REQUIRE(head.head().rows() == 3);
+  CHECK(head.head().type() == target->head().type());
+  for (std::int32_t r = 0; r < 3; ++r)
+    for (std::int32_t k = 0; k < 6; ++k)
+      CHECK(head.head().value(r, k) ==
+            target->head().value(head.draft_tokens[static_cast<std::size_t>(r)], k));
+  const std::string at = "/model.safetensors: tensor 'draft_tokens': ";
+  CHECK(tokens({1, 4}) == at + "I32 of shape [2], expected I32 of [3]");
+  CHECK(tokens({1, 4, 4}) == at + "entry 2 is 4, expected ascending tokens from 0 to 6");
+  CHECK(tokens({4, 1, 6}) == at + "entry 1 is 1, expected ascending tokens from 0 to 6");
+  CHECK(tokens({1, 4, 7}) == at + "entry 2 is 7, expected ascending tokens from 0 to 6");
+  CHECK(tokens({-1, 4, 6}) == at + "entry 0 is -1, expected ascending tokens from 0 to 6");
+  find(all, "draft_tokens").dtype = "F32";
+  CHECK(error(target) == at + "F32 of shape [3], expected I32 of [3]");
+  find(all, "draft_tokens") = {"draft_tokens", "I32", {3}, {0, 2, 3}};
+  CHECK(error(target) == "no error");
+  config(R"("model_type":"specula_feature_head")");
+  CHECK(error(target) == at + "is not used: config.json has no key 'draft_vocab_size'");
+
+  // A draft over its target's embedding has an LM head of its own.
+  const std::string projects = R"("model_type":"specula_draft","target_hidden_size":6,"draft_vocab_size":3)";
+  config(projects);
+  all = tensors("BF16");
+  all.push_back({"draft_tokens", "I32", {3}, {0, 2, 6}});
+  CHECK(error({}) == "/config.json: a draft over its target's embedding is loaded with its target's weights");
+  CHECK(error(target) == ": tensor 'model.embed_projection.weight' is missing");
+  find(all, "model.embed_tokens.weight").name = "model.embed_projection.weight";
+  CHECK(error(target) ==
+        "/model.safetensors: tensor 'model.embed_projection.weight': shape [7, 6], expected [6, 6]");
+  find(all, "model.embed_projection.weight").shape = {6, 6};
+  find(all, "model.embed_projection.weight").values.resize(36);
+  CHECK(error(target) == "/model.safetensors: tensor 'lm_head.weight': shape [7, 6], expected [3, 6]");
+  find(all, "lm_head.weight").shape = {3, 6};
+  find(all, "lm_head.weight").values.resize(18);
+  const auto draft = load(target);
+  check_matrix(draft.embed_projection, 0, find(all, "model.embed_projection.weight"));
+  check_matrix(draft.head(), 0, find(all, "lm_head.weight"));
+  CHECK(&draft.tokens() == &target->embedding);
+  CHECK(draft.embedding.rows() == 0);
+  config(R"("model_type":"specula_draft","target_hidden_size":8,"draft_vocab_size":3)");
+  CHECK(error(target) ==
+        "/config.json: target_hidden_size is 8, the target's hidden_size is 6: the draft is made "
+        "for another target");
+
+  // GLIDE's likewise; without target_hidden_size it has an embedding.
+  add_tensor(all, "BF16", "model.layers.0.cross_attn.q_proj.weight", {24, 6});
+  add_tensor(all, "BF16", "model.layers.0.cross_attn.o_proj.weight", {6, 24});
+  add_tensor(all, "BF16", "model.layers.1.cross_attn.q_proj.weight", {24, 6});
+  add_tensor(all, "BF16", "model.layers.1.cross_attn.o_proj.weight", {6, 24});
+  const std::string glide =
+      R"("model_type":"specula_glide","draft_vocab_size":3,"target":{"num_hidden_layers":2,
+         "num_attention_heads":3,"num_key_value_heads":1,"head_dim":8})";
+  config(glide + R"(,"target_hidden_size":6)");
+  CHECK(load(target).target == target);
+  config(glide);
+  CHECK(error(target) == ": tensor 'model.embed_tokens.weight' is missing");
+  all.push_back(tensors("BF16")[0]);
+  CHECK(error(target) ==
+        "/model.safetensors: tensor 'model.embed_projection.weight': is not used: config.json "
+        "has no key 'target_hidden_size'");
+  std::erase_if(all, [](const Tensor& t) { return t.name == "model.embed_projection.weight"; });
+  CHECK(load({}).head().rows() == 3);
 }
 
 TEST_CASE("biases and norms of queries and keys, beside matrices of 8 bits") {

@@ -35,9 +35,21 @@ DecoderConfig config_of(std::vector<std::int32_t> exits) {
   return c;
 }
 
+/// A draft over the embedding of a target of hidden size 28, with a draft vocabulary.
+DecoderConfig draft_of(std::vector<std::int32_t> exits) {
+  DecoderConfig c = config_of(std::move(exits));
+  c.target_hidden_size = 28, c.draft_vocab_size = 19, c.tied_head = false;
+  return c;
+}
+
 template <class Real>
 DecoderWeights<Real> weights_of(const DecoderConfig& config) {
-  return random_decoder_weights<Real>(config, 7, WeightType::bf16);
+  if (!config.borrows_embedding()) return random_decoder_weights<Real>(config, 7, WeightType::bf16);
+  DecoderConfig target = config_of({1});
+  target.hidden_size = config.target_hidden_size;
+  return random_decoder_weights<Real>(
+      config, 7, WeightType::bf16,
+      std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(target, 8)));
 }
 
 /// The model that ends at an exit, made of the same weights.
@@ -178,10 +190,13 @@ UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there
   play<float>(config_of({1, 2, 3}), {.prefill_chunk = 1}, 4, 30);
   play<double>(with_all_parts(config_of({1, 3})), {}, 5, 20);
   play<float>(config_of({2}), {}, 6, 20);
+  play<float>(draft_of({1, 2, 4}), {}, 12, 30);
+  play<double>(draft_of({1, 2}), {}, 13, 20);
 }
 
 TEST_CASE("the same bits with threads") {
   play<float>(with_all_parts(config_of({1, 3, 4})), {.threads = 3}, 7, 15);
+  play<float>(draft_of({1, 3}), {.threads = 3}, 14, 15);
 }
 
 UNTHREADED_TEST_CASE("any number of tokens that left early can be pending") {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -116,9 +117,13 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
 
   NaiveStates out;
   std::vector<Vector> state(length, Vector(hidden));
-  for (std::size_t t = 0; t < length; ++t)
-    for (std::size_t k = 0; k < hidden; ++k)
-      state[t][k] = weights.tokens().value(columns[t].token, static_cast<std::int32_t>(k));
+  const auto& embedding = config.borrows_embedding() ? weights.target->embedding : weights.embedding;
+  for (std::size_t t = 0; t < length; ++t) {
+    state[t].resize(as_size(embedding.cols()));
+    for (std::size_t k = 0; k < state[t].size(); ++k)
+      state[t][k] = embedding.value(columns[t].token, static_cast<std::int32_t>(k));
+    if (config.target_hidden_size > 0) state[t] = times(weights.embed_projection, 0, hidden, state[t]);
+  }
   if (config.conditioned_on == Conditioning::features) {
     for (std::size_t t = 0; t < length; ++t) {
       Vector both = state[t];
@@ -176,10 +181,16 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
   }
   for (std::size_t t = 0; t < length; ++t) {
     out.features.push_back(weights.final_norm.empty() ? state[t] : norm(state[t], weights.final_norm));
-    const auto* lender = &weights;
-    while (lender->target) lender = lender->target.get();
-    out.logits.push_back(times(lender->config.tied_head ? lender->embedding : lender->separate_head, 0,
-                               as_size(config.vocab_size), out.features[t]));
+    const bool borrows = config.conditioned_on == Conditioning::features;
+    const auto& owner = borrows ? *weights.target : weights;
+    const auto& head = owner.config.tied_head ? owner.embedding : owner.separate_head;
+    const std::vector<std::int32_t>& some = weights.draft_tokens;
+    Vector logits(as_size(config.vocab_size), -std::numeric_limits<double>::infinity());
+    for (std::size_t i = 0; i < (some.empty() ? logits.size() : some.size()); ++i) {
+      const std::size_t token = some.empty() ? i : as_size(some[i]);
+      logits[token] = times(head, borrows ? token : i, 1, out.features[t])[0];
+    }
+    out.logits.push_back(logits);
   }
   return out;
 }

@@ -47,6 +47,24 @@ TEST_CASE("bfloat16 is the nearest, ties to even") {
   CHECK(coarse.value(0, 7) == infinity);
 }
 
+TEST_CASE("selected rows keep their bits and type; padding rows are zero") {
+  for (const WeightType type : {WeightType::bf16, WeightType::full}) {
+    PanelMatrix<double> matrix(40, 5, type);
+    for (std::int32_t r = 0; r < 40; ++r)
+      matrix.set_row(r, std::vector<float>{static_cast<float>(r), 1, -2, 3, 0.5f * static_cast<float>(r)});
+    const std::vector<std::int32_t> rows{39, 0, 16, 17, 0};
+    const PanelMatrix<double> some = matrix.select(rows);
+    CHECK(some.rows() == 5);
+    CHECK(some.cols() == 5);
+    CHECK(some.type() == type);
+    for (std::int32_t r = 0; r < 5; ++r)
+      for (std::int32_t k = 0; k < 5; ++k)
+        CHECK(some.value(r, k) == matrix.value(rows[static_cast<std::size_t>(r)], k));
+    CHECK(some.value(15, 4) == 0);
+    CHECK(matrix.select({}).rows() == 0);
+  }
+}
+
 TEST_CASE("matrices of an arena are contiguous, and outlive it") {
   PanelMatrix<float> first, second;
   {

@@ -240,9 +240,10 @@ TEST_CASE("exits") {
 }
 
 TEST_CASE("errors name unsupported and invalid values, and the way out") {
-  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)",
-                    types =
-                        "expected one of llama, mistral, qwen2, qwen3, specula_glide, specula_feature_head";
+  const std::string
+      as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)",
+      types =
+          "expected one of llama, mistral, qwen2, qwen3, specula_glide, specula_draft, specula_feature_head";
   CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");
   CHECK(error_of("{}") == "config: key 'model_type': '' is not supported, " + types + as_gguf);
   CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
@@ -258,7 +259,7 @@ TEST_CASE("errors name unsupported and invalid values, and the way out") {
   CHECK(
       error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
       "config: key 'architectures': expected one of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-      "Qwen3ForCausalLM, SpeculaGlide, SpeculaFeatureHead, found [\"GPT2LMHeadModel\"]" +
+      "Qwen3ForCausalLM, SpeculaGlide, SpeculaDraft, SpeculaFeatureHead, found [\"GPT2LMHeadModel\"]" +
           as_gguf);
   CHECK(error_with(R"(,"hidden_act":"gelu")") ==
         "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'" + as_gguf);
@@ -339,6 +340,46 @@ TEST_CASE("errors name unsupported and invalid values, and the way out") {
       error_of(
           R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":0})") ==
       "config: key 'hidden_size': 10 is no multiple of num_attention_heads 0, and there is no head_dim");
+}
+
+TEST_CASE("a draft vocabulary, and a draft over its target's embedding") {
+  const DecoderConfig draft = read(
+      R"(,"architectures":["SpeculaDraft"],"target_hidden_size":576,"draft_vocab_size":40,"exits":[1,3])");
+  CHECK(draft.conditioned_on == Conditioning::nothing);
+  CHECK(draft.target_hidden_size == 576);
+  CHECK(draft.draft_vocab_size == 40);
+  CHECK(draft.vocab_size == 100);
+  CHECK(draft.borrows_embedding());
+  CHECK(draft.exits == std::vector<std::int32_t>{1, 3});
+  CHECK(read(R"(,"model_type":"specula_draft","target_hidden_size":8)").head_rows() == 100);
+  const DecoderConfig head = read(R"(,"model_type":"specula_feature_head","draft_vocab_size":40,
+                                      "tie_word_embeddings":true)");
+  CHECK(head.draft_vocab_size == 40);
+  CHECK(head.target_hidden_size == 0);
+  const DecoderConfig glide =
+      read(R"(,"model_type":"specula_glide","draft_vocab_size":40,"target_hidden_size":576,
+              "target":{"num_hidden_layers":5,"num_attention_heads":6,"head_dim":8})");
+  CHECK(glide.conditioned_on == Conditioning::key_values);
+  CHECK(glide.target_hidden_size == 576);
+  CHECK(glide.draft_vocab_size == 40);
+
+  const auto error = [](const std::string& more) {
+    return error_of(std::string("{") + kSizes + "," + more + "}");
+  };
+  CHECK(error(R"("model_type":"specula_draft")") ==
+        "config: key 'target_hidden_size': missing, expected an integer");
+  CHECK(error(R"("model_type":"specula_draft","target_hidden_size":0)") ==
+        "config: key 'target_hidden_size': 0, expected the hidden_size of the target");
+  CHECK(error(R"("model_type":"llama","target_hidden_size":8)") ==
+        "config: key 'target_hidden_size': only SpeculaDraft and SpeculaGlide take their target's embedding");
+  CHECK(error(R"("model_type":"specula_feature_head","target_hidden_size":8)") ==
+        "config: key 'target_hidden_size': only SpeculaDraft and SpeculaGlide take their target's embedding");
+  CHECK(error(R"("model_type":"specula_feature_head","draft_vocab_size":0)") ==
+        "config: key 'draft_vocab_size': 0, expected 1 to vocab_size, or no such key for all tokens");
+  CHECK(error(R"("model_type":"specula_feature_head","draft_vocab_size":101)") ==
+        "config: key 'draft_vocab_size': 101, expected 1 to vocab_size 100");
+  CHECK(error(R"("model_type":"llama","draft_vocab_size":50)").find("a model that may be a target") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -82,6 +82,10 @@ TEST_CASE("tensors of other types are listed, but not decoded") {
       safetensors_bytes(R"({"x":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})", std::string(16, 'x')));
   CHECK(file.find("x")->dtype == Dtype::other);
   CHECK(file.find("x")->dtype_name == "I64");
+  CHECK(from_bytes(safetensors_bytes(R"({"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}})",
+                                     std::string(8, 'x')))
+            .find("x")
+            ->dtype == Dtype::i32);
 }
 
 TEST_CASE("errors of bad files name the file, the offset or tensor, and the expectation") {

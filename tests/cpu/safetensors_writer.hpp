@@ -66,8 +66,11 @@ inline std::string tensor_bytes(const Tensor& tensor) {
       out.push_back(static_cast<char>(static_cast<std::int8_t>(value)));
       continue;
     }
-    const std::uint32_t bits = tensor.dtype == "F16" ? half_bits(value) : std::bit_cast<std::uint32_t>(value);
-    const int first = tensor.dtype == "BF16" ? 2 : 0, bytes = tensor.dtype == "F32" ? 4 : 2;
+    const std::uint32_t bits = tensor.dtype == "F16" ? half_bits(value)
+                               : tensor.dtype == "I32"
+                                   ? static_cast<std::uint32_t>(static_cast<std::int32_t>(value))
+                                   : std::bit_cast<std::uint32_t>(value);
+    const int first = tensor.dtype == "BF16" ? 2 : 0, bytes = tensor.dtype.ends_with("32") ? 4 : 2;
     for (int i = first; i < first + bytes; ++i) out.push_back(static_cast<char>(bits >> (8 * i) & 0xff));
   }
   return out;

@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "safetensors_writer.hpp"
 
@@ -45,6 +47,24 @@ TEST_CASE("what would change the model, or stands for it, is refused by name") {
   CHECK(error().starts_with("/model.safetensors: is a Git LFS pointer, not the file"));
   specula_test::write_file(folder.path / "model.safetensors", "v");  // begins like one
   CHECK(error() == "/model.safetensors: 1 bytes, expected 8 bytes of header length");
+}
+
+TEST_CASE("integers: token ids, which are no weights") {
+  const specula_test::TemporaryDirectory folder("integers");
+  specula_test::write_file(folder.path / "model.safetensors",
+                           specula_test::safetensors_bytes(std::vector<specula_test::Tensor>{
+                               {"ids", "I32", {3}, {-2, 7, 131072}}, {"none", "I32", {0}, {}}}));
+  specula::cpu::TensorFiles files(folder.path);
+  CHECK(files.integers("ids", 3) == std::vector<std::int32_t>{-2, 7, 131072});
+  CHECK(files.integers("none", 0).empty());
+  CHECK_THROWS_WITH_AS(files.integers("ids", 4),
+                       doctest::Contains("tensor 'ids': I32 of shape [3], expected I32 of [4]"),
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(files.integers("id", 3), doctest::Contains("tensor 'id' is missing"),
+                       std::runtime_error);
+  const std::int64_t shape[] = {3};
+  CHECK_THROWS_WITH_AS(files.weight("ids", shape), doctest::Contains("dtype I32 is not supported"),
+                       std::runtime_error);
 }
 
 TEST_CASE("errors name the fault of an index") {

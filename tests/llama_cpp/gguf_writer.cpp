@@ -430,10 +430,9 @@ TEST_CASE("errors name what cannot be written") {
   const TemporaryDirectory folder("gguf_errors");
   const auto file = folder.path / "model.gguf";
   const std::string glide = (kModels / "glide" / "config.json").string();
-  CHECK_THROWS_WITH_AS(
-      write_gguf(kModels / "glide", file, GgufType::f32),
-      (glide + ": a draft that is conditioned on its target is no model of llama.cpp").c_str(),
-      std::runtime_error);
+  CHECK_THROWS_WITH_AS(write_gguf(kModels / "glide", file, GgufType::f32),
+                       (glide + ": a draft that needs its target is no model of llama.cpp").c_str(),
+                       std::runtime_error);
   CHECK_THROWS_WITH_AS(write_gguf(folder.path, file, GgufType::f32),
                        ((folder.path / "config.json").string() + ": cannot be opened").c_str(),
                        std::runtime_error);

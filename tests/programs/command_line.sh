@@ -170,6 +170,64 @@ _, one, other = json.load(open(sys.argv[1]))["pipelines"]
 print("alike" if one["acceptance_by_depth"] == other["acceptance_by_depth"] and 0 < one["acceptance"] < 1 else (one, other))' \
     "$scratch/heads.json"
 fi
+# Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
+# one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.
+if command -v python3 >/dev/null && [ -e "$whole/hass/model.safetensors" ]; then
+  mkdir "$scratch/some" "$scratch/some/head" "$scratch/some/over" && ln -s "$whole/target" "$whole/hass" "$scratch/some"
+  python3 - "$whole" "$scratch/some" <<'END'
+import json, struct, sys
+def read(folder):
+    data = open(folder + "/model.safetensors", "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, values = json.loads(data[8:8 + size]), data[8 + size:]
+    header.pop("__metadata__", None)
+    return json.load(open(folder + "/config.json")), {
+        name: (t["dtype"], t["shape"], values[slice(*t["data_offsets"])]) for name, t in header.items()}
+def write(folder, config, tensors):
+    header, values = {}, b""
+    for name, (dtype, shape, part) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(values), len(values) + len(part)]}
+        values += part
+    text = json.dumps(header).encode()
+    open(folder + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values)
+    json.dump(config, open(folder + "/config.json", "w"))
+tokens = [token for token in range(2048) if token % 3 != 1]
+ids = {"draft_tokens": ("I32", [len(tokens)], struct.pack(f"<{len(tokens)}i", *tokens))}
+config, tensors = read(sys.argv[1] + "/hass")
+write(sys.argv[2] + "/head", {**config, "draft_vocab_size": len(tokens)}, {**tensors, **ids})
+config, tensors = read(sys.argv[1] + "/small")
+for part in "", ".exponents":
+    dtype, (rows, cols), values = tensors.pop("model.embed_tokens.weight" + part)
+    width = len(values) // rows
+    some = b"".join(values[width * token:width * (token + 1)] for token in tokens)
+    tensors["lm_head.weight" + part] = (dtype, [len(tokens), cols], some)
+hidden = config["hidden_size"]
+eye = b"".join(struct.pack("<384H", *(0x3f80 * (r == c) for c in range(384))) for r in range(hidden))
+config.update(architectures=["SpeculaDraft"], model_type="specula_draft", target_hidden_size=384,
+              draft_vocab_size=len(tokens), tie_word_embeddings=False)
+write(sys.argv[2] + "/over", config, {**tensors, **ids, "model.embed_projection.weight": ("BF16", [hidden, 384], eye)})
+END
+  for name in head over; do
+    expect 0 'model.safetensors: [0-9]* bytes' "$quantize" "$scratch/some/$name" "$scratch/some/$name-eight"
+    expect 0 'model.safetensors: [0-9]* bytes' "$quantize" "$scratch/some/$name-eight" "$scratch/some/$name-wide" --expand
+    expect 0 'rounding error is 0.00%' "$quantize" "$scratch/some/$name-wide" "$scratch/some/$name-again"
+    expect 0 '^same$' sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/some/$name-eight/model.safetensors" "$scratch/some/$name-again/model.safetensors"
+    expect 2 'is a draft that needs its target' "$quantize" "$scratch/some/$name" "$scratch/out" --tokens x
+  done
+  expect 0 'chain:3@over-again .*2/2' "$compare" --models "$scratch/some" --prompts "$prompts" --limit 2 --max-new-tokens 24 --inputs full \
+    --pipelines 'chain:3@hass chain:3@head chain:3@head-eight chain:3@head-wide dynamic-tree@head chain:3@over chain:3@over-again' \
+    --json "$scratch/some.json"
+  for name in chain:3@head chain:3@head-wide dynamic-tree@head chain:3@over; do also "^$name .*2/2"; done
+  expect 0 '^alike' python3 -c 'import json, sys
+_, hass, head, eight, wide, tree, over, again = json.load(open(sys.argv[1]))["pipelines"]
+depth = "acceptance_by_depth"
+print("alike" if head[depth] == eight[depth] == wide[depth] and over[depth] == again[depth]
+      and 0 < head["acceptance"] <= hass["acceptance"] else (hass, head, eight, wide, over, again))' "$scratch/some.json"
+  expect 0 'chain:3:draw=sampled@head .*/2' "$compare" --models "$scratch/some" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+    --temperature 1 --top-p 0.9 --pipelines 'chain:3:draw=sampled@head chain:3:draw=sampled@over cape@head'
+  expect 1 "over/config.json: target_hidden_size is 384, the target's hidden_size is [0-9]*: the draft is made for another target" \
+    "$generate" --models "$models" --draft "$scratch/some/over" --pipeline chain --prompt x
+fi
 # A draft whose vocabulary is padded.
 if command -v python3 >/dev/null; then
   mkdir "$scratch/padded"

@@ -15,6 +15,7 @@
 #include "specula/any/any_drafter.hpp"
 #include "specula/draft/conditioned.hpp"
 #include "specula/draft/early_exit_drafter.hpp"
+#include "specula/draft/find_skipped.hpp"
 #include "specula/draft/layer_skip.hpp"
 #include "specula/draft/model_drafter.hpp"
 #include "specula/model/language_model.hpp"
@@ -83,6 +84,10 @@ class AnyModel {
   AnyDrafter layer_skip(const SkipRules& rules) { return model_->layer_skip(rules); }
   /// The same with given blocks, layers counted from 1. Also throws for layers that do not exist.
   AnyDrafter layer_skip(const BlockLists& blocks) { return model_->layer_skip(blocks); }
+  /// specula::find_skipped() on the model. Throws as that, and std::invalid_argument unless skips_layers().
+  FoundBlocks find_skipped(std::span<const std::vector<Token>> texts, const FindSkipped& how = {}) {
+    return model_->find_skipped(texts, how);
+  }
 
  private:
   struct Base {
@@ -108,6 +113,7 @@ class AnyModel {
     virtual bool skips_layers() const = 0;
     virtual AnyDrafter layer_skip(const SkipRules& rules) = 0;
     virtual AnyDrafter layer_skip(const BlockLists& blocks) = 0;
+    virtual FoundBlocks find_skipped(std::span<const std::vector<Token>> texts, const FindSkipped& how) = 0;
   };
   /// The target's state as its original type, for ConditionedDrafter.
   template <Conditioning state, class View>
@@ -206,6 +212,11 @@ class AnyModel {
     AnyDrafter layer_skip([[maybe_unused]] const BlockLists& blocks) override {
       if constexpr (SkipsLayers<M>)
         return AnyDrafter(LayerSkip{it, SkippedBlocks::given(it.layers(), blocks.attention, blocks.mlp)});
+      skips_none();
+    }
+    FoundBlocks find_skipped([[maybe_unused]] std::span<const std::vector<Token>> texts,
+                             [[maybe_unused]] const FindSkipped& how) override {
+      if constexpr (SkipsLayers<M>) return specula::find_skipped(it, texts, how);
       skips_none();
     }
     [[noreturn]] static void skips_none() {

@@ -38,7 +38,8 @@ class Decoder {
 
  public:
   /// Loads a directory with config.json and model.safetensors (or shards and their index), or a GGUF file.
-  /// Throws std::runtime_error for a bad file (load_decoder_weights), std::invalid_argument for bad options.
+  /// Throws std::runtime_error for a bad file, or a draft that takes its target's embedding
+  /// (load_decoder_weights), std::invalid_argument for bad options.
   explicit Decoder(const std::filesystem::path& directory, const DecoderOptions& options = {});
 
   /// Uses weights in memory. Throws std::invalid_argument if an option is out of range or `weights` is null.
@@ -71,9 +72,10 @@ class Decoder {
 
   /// Tree forward: adds one node per token, under `parents`: earlier nodes, also of this call, or kNoParent
   /// for the end of the context. A node sees the context, its ancestors and itself; its position is size()
-  /// plus its depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the
-  /// weights for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent,
-  /// more nodes than max_nodes, or a full context.
+  /// plus its depth. Returns the logits (n, V) of the new nodes, valid until the next call; those outside a
+  /// draft vocabulary are minus infinity. One pass over the weights for up to 8 nodes. Throws
+  /// std::invalid_argument, and changes nothing, for a bad token or parent, more nodes than max_nodes, or a
+  /// full context.
   LogitsView extend(Tokens tokens, Nodes parents);
 
   /// Early exit: extend() through the layers before an exit only. Bit-identical to a model that ends there.

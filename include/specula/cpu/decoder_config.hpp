@@ -66,12 +66,25 @@ struct DecoderConfig : AttentionShape {
   bool query_key_norms = false;        ///< RMS norms of each head's query and key, before they are rotated
   Conditioning conditioned_on = Conditioning::nothing;  ///< what a draft reads of its target
   TargetShape target;                                   ///< if conditioned on keys and values
+  /// Draft vocabulary: how many of the vocabulary's tokens the LM head of a draft predicts; 0: all.
+  std::int32_t draft_vocab_size = 0;
+  /// If positive, a draft that has no embedding, but projects that of its target, whose hidden size this is.
+  std::int32_t target_hidden_size = 0;
   /// If conditioned on features: numbers of the target's layers, ascending, after which it also reads the
   /// hidden state.
   std::vector<std::int32_t> feature_layers;
   /// Early exits: numbers of layers after which the model can stop, ascending; the last is `layers`. Empty:
   /// the model has no other exit.
   std::vector<std::int32_t> exits;
+
+  /// Whether it takes the embedding of its target, with whose weights it is loaded.
+  bool borrows_embedding() const {
+    return conditioned_on == Conditioning::features || target_hidden_size > 0;
+  }
+  /// Whether it is made to draft for a target, and so may lack some of its target's tokens.
+  bool is_draft() const { return conditioned_on != Conditioning::nothing || target_hidden_size > 0; }
+  /// Rows of the LM head.
+  std::int32_t head_rows() const { return draft_vocab_size > 0 ? draft_vocab_size : vocab_size; }
 
   /// The target's layer that layer `layer` of a GLIDE draft reads: layer m of N_D reads N_T - N_D + m unless
   /// the config says otherwise.
@@ -168,6 +181,22 @@ inline void validate(const DecoderConfig& config, std::string_view source) {
                                                              std::to_string(layer) + ", expected 0 to " +
                                                              std::to_string(config.target.layers - 1));
   }
+  expect(config.draft_vocab_size >= 0 && config.draft_vocab_size <= config.vocab_size,
+         "key 'draft_vocab_size': " + std::to_string(config.draft_vocab_size) +
+             ", expected 1 to vocab_size " + std::to_string(config.vocab_size));
+  expect(config.draft_vocab_size == 0 || config.is_draft(),
+         "key 'draft_vocab_size': a model that may be a target predicts all of its tokens; a draft that does "
+         "not has the architecture SpeculaDraft, SpeculaGlide or SpeculaFeatureHead");
+  if (config.target_hidden_size != 0) {
+    expect.size("target_hidden_size", config.target_hidden_size);
+    expect(config.conditioned_on != Conditioning::features,
+           "key 'target_hidden_size': a head that reads features has its target's hidden_size");
+  }
+  expect(
+      !config.tied_head || config.conditioned_on == Conditioning::features ||
+          (config.draft_vocab_size == 0 && config.target_hidden_size == 0),
+      "key 'tie_word_embeddings': with a draft vocabulary or its target's embedding a draft has an LM head "
+      "of its own: expected false");
   expect.ascending("feature_layers", config.feature_layers);
   expect(config.feature_layers.empty() || config.conditioned_on == Conditioning::features,
          "key 'feature_layers': only a head on a target's features reads some");
@@ -178,6 +207,31 @@ inline void validate(const DecoderConfig& config, std::string_view source) {
   expect(config.exits.back() == config.layers,
          "key 'exits': the last is " + std::to_string(config.exits.back()) + ", expected num_hidden_layers " +
              std::to_string(config.layers));
+}
+
+/// Throws std::runtime_error, "<source>: ...", unless a draft of `config` can take the embedding of a model
+/// of `target`, and if it is a head the LM head. A model that takes none fits every target.
+inline void validate_target(const DecoderConfig& config, const DecoderConfig& target,
+                            std::string_view source) {
+  if (!config.borrows_embedding()) return;
+  const detail::Requirements expect{source};
+  const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
+    expect(own == its,
+           std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
+  };
+  if (config.target_hidden_size > 0)
+    expect(config.target_hidden_size == target.hidden_size,
+           "target_hidden_size is " + std::to_string(config.target_hidden_size) +
+               ", the target's hidden_size is " + std::to_string(target.hidden_size) +
+               ": the draft is made for another target");
+  else
+    same("hidden_size", config.hidden_size, target.hidden_size);
+  same("vocab_size", config.vocab_size, target.vocab_size);
+  expect(!target.is_draft(),
+         "its target is a draft itself, expected a model with an embedding and an LM head");
+  expect(config.feature_layers.empty() || config.feature_layers.back() < target.layers,
+         "key 'feature_layers': expected numbers below the target's num_hidden_layers " +
+             std::to_string(target.layers));
 }
 
 }  // namespace specula::cpu

@@ -65,35 +65,44 @@ struct FeatureInputWeights {
 /// Speculator::forget() of the pipelines over these models.)
 template <class Real>
 struct DecoderWeights {
-  DecoderConfig config;             ///< as loaded
-  PanelMatrix<Real> embedding;      ///< (vocab, hidden)
-  PanelMatrix<Real> separate_head;  ///< (vocab, hidden); empty if config.tied_head
+  DecoderConfig config;         ///< as loaded
+  PanelMatrix<Real> embedding;  ///< (vocab, hidden); empty if it is the target's
+  /// (hidden, target's hidden): makes the first layer's input of the target's embedding; empty: none.
+  PanelMatrix<Real> embed_projection;
+  /// (head_rows(), hidden), of a feature head some rows of its target's; empty: the embedding, or the
+  /// target's.
+  PanelMatrix<Real> separate_head;
+  std::vector<std::int32_t>
+      draft_tokens;  ///< (draft_vocab_size), tokens that the LM head predicts, ascending
   /// Of a feature head; else a token's embedding is the first layer's input.
   std::optional<FeatureInputWeights<Real>> feature_input;
   std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
   detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
-  std::shared_ptr<const DecoderWeights> target = {};  ///< if set, its embedding and LM head are used
+  /// If set, its embedding is used, and its LM head by a head without a draft vocabulary.
+  std::shared_ptr<const DecoderWeights> target = {};
 
   /// The embedding in use.
   const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
   /// The LM head in use.
   const PanelMatrix<Real>& head() const {
-    return target ? target->head() : config.tied_head ? embedding : separate_head;
+    return separate_head.rows() > 0 ? separate_head : target ? target->head() : embedding;
   }
 };
 
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
 /// first). BF16 tensors are kept as bfloat16, 8-bit weights (int8_groups.hpp) and GGUF's blocks are converted
 /// to it, F32 and F16 to Real, unless `options` say otherwise. A feature head uses the embedding and LM head
-/// of `target`, which requires equal sizes; other models ignore `target`. Throws std::runtime_error naming
-/// the file and the key or tensor, and what was expected. Reads every byte once; while loading, needs memory
-/// for the weights and one more tensor, of GGUF one more row, as the file is mapped.
+/// of `target`, with a draft vocabulary a copy of that LM head's rows for it; a draft with target_hidden_size
+/// uses the embedding. This requires equal sizes; other models ignore `target`. Throws std::runtime_error
+/// naming the file and the key or tensor, and what was expected. Reads every byte once; while loading, needs
+/// memory for the weights and one more tensor, of GGUF one more row, as the file is mapped.
 template <class Real>
 DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           std::shared_ptr<const DecoderWeights<Real>> target = {},
                                           const LoadOptions& options = {});
 
-/// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for
+/// Random weights, the same for every Real and WeightType; `target` as above. A draft vocabulary is spread
+/// evenly over the tokens. Throws std::runtime_error for
 /// an invalid config.
 template <class Real>
 DecoderWeights<Real> random_decoder_weights(const DecoderConfig& config, std::uint64_t seed,

@@ -65,6 +65,21 @@ class PanelMatrix {
     for (std::int32_t k = 0; k < cols_; ++k) out[k] = value(row, k);
   }
 
+  /// A copy of some rows, (rows.size(), cols), in the order given; each bit is kept. O(rows.size() * cols).
+  PanelMatrix select(std::span<const std::int32_t> rows) const {
+    PanelMatrix out(static_cast<std::int32_t>(rows.size()), cols_, type_);
+    const auto copy = [&](const auto& from, const auto& to, std::int32_t cols) {
+      for (std::int32_t r = 0; r < out.rows_; ++r)
+        for (std::int32_t k = 0; k < cols; ++k)
+          to[out.at(r, k)] = from[at(rows[static_cast<std::size_t>(r)], k)];
+    };
+    if (type_ == WeightType::bf16)
+      copy(pairs_, out.pairs_, (cols_ + 1) / 2);
+    else
+      copy(values_, out.values_, cols_);
+    return out;
+  }
+
   /// The weight at (row, k).
   Real value(std::int32_t row, std::int32_t k) const {
     if (type_ == WeightType::full) return values_[at(row, k)];

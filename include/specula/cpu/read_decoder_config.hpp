@@ -94,6 +94,7 @@ struct Architecture {
   bool query_key_norms = false;  ///< always
   bool llama = false;            ///< absent keys have the defaults of LlamaConfig, and there are no windows
   bool window_flag = false;      ///< whether use_sliding_window says if there is one
+  bool projects = false;         ///< may take its target's embedding, projected
 };
 
 inline const Architecture& read_architecture(const JsonFields& config) {
@@ -105,7 +106,9 @@ inline const Architecture& read_architecture(const JsonFields& config) {
       {.name = "SpeculaGlide",
        .type = "specula_glide",
        .conditioned_on = Conditioning::key_values,
-       .llama = true},
+       .llama = true,
+       .projects = true},
+      {.name = "SpeculaDraft", .type = "specula_draft", .llama = true, .projects = true},
       {.name = "SpeculaFeatureHead",
        .type = "specula_feature_head",
        .conditioned_on = Conditioning::features,
@@ -181,10 +184,10 @@ inline TargetShape read_target(const JsonFields& config) {
 
 /// Reads a parsed config.json. The sizes of the model (`vocab_size`, `hidden_size`, `intermediate_size`,
 /// `num_hidden_layers`, `num_attention_heads`; but for Llama, also `num_key_value_heads` and
-/// `max_position_embeddings`; for Qwen3, `head_dim`) must be there; other absent keys take the defaults of
-/// transformers' LlamaConfig, but `max_sequence_length` counts where `max_position_embeddings` is absent.
-/// Throws std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or
-/// not supported.
+/// `max_position_embeddings`; for Qwen3, `head_dim`; for SpeculaDraft, `target_hidden_size`) must be there;
+/// other absent keys take the defaults of transformers' LlamaConfig, but `max_sequence_length` counts where
+/// `max_position_embeddings` is absent. Throws std::runtime_error, "<source>: key '<key>': ...", for a key
+/// that is missing, of the wrong type or not supported.
 inline DecoderConfig read_decoder_config(const Json& json, std::string_view source) {
   const JsonFields config(json, std::string(source));
   DecoderConfig out;
@@ -214,6 +217,15 @@ inline DecoderConfig read_decoder_config(const Json& json, std::string_view sour
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   out.tied_head = config.flag("tie_word_embeddings");
   if (out.conditioned_on == Conditioning::key_values) out.target = detail::read_target(config);
+  if (config.find("draft_vocab_size") && (out.draft_vocab_size = config.integer("draft_vocab_size")) == 0)
+    config.fail("draft_vocab_size", "0, expected 1 to vocab_size, or no such key for all tokens");
+  constexpr const char* kTargetHidden = "target_hidden_size";
+  if (!architecture.projects && config.find(kTargetHidden))
+    config.fail(kTargetHidden, "only SpeculaDraft and SpeculaGlide take their target's embedding");
+  const bool must_project = architecture.projects && out.conditioned_on == Conditioning::nothing;
+  if ((must_project || config.find(kTargetHidden)) &&
+      (out.target_hidden_size = config.integer(kTargetHidden)) == 0)
+    config.fail(kTargetHidden, "0, expected the hidden_size of the target");
   out.feature_layers = config.integers("feature_layers");
   for (const Json& exit : config.array("exits", "numbers of layers")) {
     const auto layers = detail::integer(exit);

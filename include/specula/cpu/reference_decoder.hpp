@@ -39,8 +39,8 @@ class ReferenceDecoder {
   /// file, a draft that reads its target, and a tensor that this architecture does not have.
   explicit ReferenceDecoder(const std::filesystem::path& directory, std::int32_t capacity = 2048)
       : c_(read_model_config(directory)), capacity_(capacity) {
-    if (c_.conditioned_on != Conditioning::nothing)
-      throw std::runtime_error(directory.string() + ": a draft that reads its target");
+    if (c_.is_draft())
+      throw std::runtime_error(directory.string() + ": a draft that reads its target, or its embedding");
     TensorFiles files(directory);
     std::set<std::string, std::less<>> used;
     const auto read = [&](const std::string& name, std::int64_t rows, std::int64_t cols,

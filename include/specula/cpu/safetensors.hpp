@@ -24,12 +24,13 @@
 
 namespace specula::cpu {
 
-/// Element type of a tensor. `blocks`: of GGUF, which gguf_tensors.hpp expands; `other`: cannot be decoded.
-enum class Dtype { f32, f16, bf16, i8, blocks, other };
+/// Element type of a tensor. `i32`: of token ids, no weights; `blocks`: of GGUF, which
+/// gguf_tensors.hpp expands; `other`: cannot be decoded.
+enum class Dtype { f32, f16, bf16, i8, i32, blocks, other };
 
-/// Bytes of one element; 0 for a type that decode() does not take.
+/// Bytes of one element; 0 for `blocks` and `other`.
 inline std::uint64_t size_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? 4 : dtype == Dtype::i8 ? 1 : dtype < Dtype::i8 ? 2 : 0;
+  return dtype == Dtype::f32 || dtype == Dtype::i32 ? 4 : dtype == Dtype::i8 ? 1 : dtype < Dtype::i8 ? 2 : 0;
 }
 
 /// A tensor as the header of its file describes it.
@@ -64,8 +65,8 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace detail
 
-/// Converts out.size() elements of type `dtype` (not `blocks` or `other`) at `bytes` (any alignment) to
-/// float. Exact.
+/// Converts out.size() elements of type `dtype` (of weights: not `i32`, `blocks` or `other`) at `bytes` (any
+/// alignment) to float. Exact.
 inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   if (out.empty()) return;
   if (dtype == Dtype::f32) return void(std::memcpy(out.data(), bytes, out.size() * sizeof(float)));
@@ -168,6 +169,7 @@ class Safetensors {
                    : tensor.dtype_name == "F16"  ? Dtype::f16
                    : tensor.dtype_name == "BF16" ? Dtype::bf16
                    : tensor.dtype_name == "I8"   ? Dtype::i8
+                   : tensor.dtype_name == "I32"  ? Dtype::i32
                                                  : Dtype::other;
     const auto natural = [&](const Json& value, const char* what) {
       const auto number = detail::integer(value);

@@ -84,7 +84,7 @@ class TensorFiles {
   /// its type is not F32, F16, BF16, I8 with exponents (int8_groups.hpp), or one in blocks that is expanded.
   const TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
     const TensorInfo& tensor = find(name);
-    if (tensor.dtype == Dtype::other)
+    if (tensor.dtype == Dtype::other || tensor.dtype == Dtype::i32)
       fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
       fail(name, "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
@@ -120,6 +120,19 @@ class TensorFiles {
     }
   }
 
+  /// The `count` integers of tensor `name`. Throws std::runtime_error if it is missing, or not I32 of shape
+  /// [count].
+  std::vector<std::int32_t> integers(std::string_view name, std::int64_t count) {
+    const TensorInfo& tensor = find(name);
+    if (gguf_ || tensor.dtype != Dtype::i32 || tensor.shape != std::vector{count})
+      fail(name, tensor.dtype_name + " of shape " + detail::shape_text(tensor.shape) + ", expected I32 of [" +
+                     std::to_string(count) + "]");
+    const auto bytes = files_[file_of(name)].read(tensor);
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
+    if (!bytes.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    return numbers;
+  }
+
   /// Throws std::runtime_error naming the file of this tensor, and the tensor as the file does.
   [[noreturn]] void fail(std::string_view name, const std::string& what) const {
     if (gguf_) gguf_->fail(name, what);
@@ -135,7 +148,9 @@ class TensorFiles {
         source_ + ": tensor '" + std::string(name) + "' is missing" +
         (name == "lm_head.weight"
              ? ": if the embedding is the LM head, set tie_word_embeddings in config.json"
-             : ""));
+         : name == "draft_tokens" ? ": the ids of the draft_vocab_size tokens that the model predicts; "
+                                    "without the key it predicts all"
+                                  : ""));
   }
   void use(GgufTensors tensors) {
     for (const auto& [name, info] : tensors.infos()) where_.emplace(name, 0);

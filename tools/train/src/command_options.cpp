@@ -42,19 +42,28 @@ void TrainingOptions::add_budget_to(CLI::App& command) {
   command.add_flag("--resume", loop.resume, "Go on from the checkpoint in the output folder, if any");
 }
 
+void TrainingOptions::add_draft_vocabulary_to(CLI::App& command) {
+  command
+      .add_option("--draft-vocabulary", draft_vocabulary,
+                  "Predict only the N most frequent tokens of the text, fewer where fewer cover 95% of the "
+                  "held-out text; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
 std::string TrainingOptions::recipe(const std::string& loss) const {
   char text[480];
-  std::snprintf(text, sizeof text,
-                ";\n%s, weight decay %g, gradient norm clipped at %g,\n"
-                "peak learning rate %g after a warm-up over 2%% of the budget, cosine to a tenth of it;\n"
-                "%lld rows of %lld tokens a step, and half as many rows of twice the length from %g%% of the "
-                "budget on;\n"
-                "seed %llu.%s",
-                optimizer.kind == "muon" ? "Muon (matrices) and AdamW (the rest)" : "AdamW",
-                optimizer.weight_decay, optimizer.clip_norm, loop.peak_learning_rate,
-                static_cast<long long>(loop.batch), static_cast<long long>(loop.context),
-                100 * loop.long_rows_from, static_cast<unsigned long long>(seed),
-                init.empty() ? "" : " Started from trained weights.");
+  std::snprintf(
+      text, sizeof text,
+      ";\n%s, weight decay %g, gradient norm clipped at %g,\n"
+      "peak learning rate %g after a warm-up over 2%% of the budget, or 30 steps, cosine to a tenth of it;\n"
+      "%lld rows of %lld tokens a step, and half as many rows of twice the length from %g%% of the "
+      "budget on;\n"
+      "seed %llu.%s",
+      optimizer.kind == "muon" ? "Muon (matrices) and AdamW (the rest)" : "AdamW", optimizer.weight_decay,
+      optimizer.clip_norm, loop.peak_learning_rate, static_cast<long long>(loop.batch),
+      static_cast<long long>(loop.context), 100 * loop.long_rows_from, static_cast<unsigned long long>(seed),
+      init.empty() ? "" : " Started from trained weights.");
   return loss + text;
 }
 

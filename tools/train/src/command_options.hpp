@@ -24,10 +24,14 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;
+  std::int64_t draft_vocabulary = 16384;  // of a draft; 0: all
 
   void add_to(CLI::App& command);
   /// Additional options of commands that train.
   void add_budget_to(CLI::App& command);
+
+  /// --draft-vocabulary, of commands that train a draft.
+  void add_draft_vocabulary_to(CLI::App& command);
 
   std::filesystem::path checkpoint_file() const { return output / "checkpoint.pt"; }
 

@@ -57,14 +57,12 @@ std::vector<Document> pack_rows(const std::vector<const Document*>& documents, s
 RowStream::RowStream(const std::vector<Document>& documents, std::uint64_t seed)
     : documents_(&documents), seed_(seed) {}
 
-void RowStream::start_epoch(std::size_t length) {
-  std::mt19937_64 random(seed_ * 1'000'003 + static_cast<std::uint64_t>(epoch_));
+void RowStream::pack(std::size_t length) {
+  std::mt19937_64 random(seed_ * 1'000'003);
   std::vector<const Document*> order;
   for (const auto& document : *documents_) order.push_back(&document);
   shuffle(order, random);
   rows_ = pack_rows(order, length);
-  // Rows of one long document must not be consecutive, so that a batch is a fair sample.
-  shuffle(rows_, random);
   if (rows_.empty()) {
     throw std::runtime_error("a style holds less than one row of " + std::to_string(length) +
                              " tokens; leave it out (--share NAME=0) or lower --context");
@@ -72,17 +70,30 @@ void RowStream::start_epoch(std::size_t length) {
   length_ = length;
 }
 
+void RowStream::shuffle_rows() {
+  std::mt19937_64 random(seed_ * 1'000'003 + static_cast<std::uint64_t>(epoch_) + 1);
+  order_.resize(rows_.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  shuffle(order_, random);
+}
+
 const Document& RowStream::next(std::size_t length) {
   if (length_ == 0) {
-    start_epoch(length);  // first use, or after seek(), which has set position_
-  } else if (length != length_ || position_ >= static_cast<std::int64_t>(rows_.size())) {
+    pack(length);  // first use, or after seek(), which has set position_
+    shuffle_rows();
+  } else if (length != length_) {
     ++epoch_;
     position_ = 0;
-    start_epoch(length);
+    pack(length);
+    shuffle_rows();
+  } else if (position_ >= static_cast<std::int64_t>(rows_.size())) {
+    ++epoch_;
+    position_ = 0;
+    shuffle_rows();
   }
   // A position saved under another row length may lie beyond this epoch.
   if (position_ >= static_cast<std::int64_t>(rows_.size())) position_ = 0;
-  return rows_[static_cast<std::size_t>(position_++)];
+  return rows_[order_[static_cast<std::size_t>(position_++)]];
 }
 
 void RowStream::seek(std::int64_t epoch, std::int64_t position) {
@@ -196,9 +207,11 @@ std::string BatchLoader::epochs() const {
 torch::Tensor heldout_rows(const TokenizedStyle& style, std::int64_t context, std::int64_t max_rows) {
   std::vector<const Document*> order;
   for (const auto& document : style.heldout) order.push_back(&document);
-  auto rows = pack_rows(order, static_cast<std::size_t>(context) + 1);
-  if (static_cast<std::int64_t>(rows.size()) > max_rows) rows.resize(static_cast<std::size_t>(max_rows));
-  return to_tensor(rows, context + 1);
+  const auto rows = pack_rows(order, static_cast<std::size_t>(context) + 1);
+  const auto count = std::min(rows.size(), static_cast<std::size_t>(max_rows));
+  std::vector<Document> chosen;
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(rows[i * rows.size() / count]);
+  return to_tensor(chosen, context + 1);
 }
 
 }  // namespace specula_train

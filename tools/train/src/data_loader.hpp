@@ -17,12 +17,13 @@ namespace specula_train {
 /// document (a question and its answer) is always trained with its beginning visible.
 std::vector<Document> pack_rows(const std::vector<const Document*>& documents, std::size_t length);
 
-/// An endless, shuffled supply of rows of one style.
+/// An endless, shuffled supply of rows of one style. Every epoch has the same rows in another order, so what
+/// is stored of a row can be used again.
 class RowStream {
  public:
   RowStream(const std::vector<Document>& documents, std::uint64_t seed);
 
-  /// The next row of `length` tokens. Changing the length in the middle starts a new epoch.
+  /// The next row of `length` tokens. Changing the length in the middle starts a new epoch, of other rows.
   const Document& next(std::size_t length);
 
   std::int64_t epoch() const { return epoch_; }
@@ -30,14 +31,16 @@ class RowStream {
   void seek(std::int64_t epoch, std::int64_t position);
 
  private:
-  void start_epoch(std::size_t length);
+  void pack(std::size_t length);
+  void shuffle_rows();  // by the epoch
 
   const std::vector<Document>* documents_;
   std::uint64_t seed_;
   std::int64_t epoch_ = 0;
   std::int64_t position_ = 0;
-  std::size_t length_ = 0;  // 0: the epoch's rows are not made yet
+  std::size_t length_ = 0;  // 0: the rows are not made yet
   std::vector<Document> rows_;
+  std::vector<std::size_t> order_;  // of the rows in this epoch
 };
 
 /// The share of the rows that each style has, in order: what `given` ("NAME=0.4") says; the other styles
@@ -74,7 +77,7 @@ class BatchLoader {
   std::int64_t rows_ = 0;             // their sum
 };
 
-/// The first `max_rows` held-out rows of a style, (rows, context + 1), int64.
+/// At most `max_rows` held-out rows of a style, evenly spread over its text, (rows, context + 1), int64.
 torch::Tensor heldout_rows(const TokenizedStyle& style, std::int64_t context, std::int64_t max_rows);
 
 }  // namespace specula_train

@@ -68,8 +68,7 @@ Tensor plain::distillation(const Tensor& draft_logits, const Tensor& target_logi
   const auto log_q = torch::log_softmax(draft_logits.to(torch::kFloat32), -1);
   const auto p = torch::softmax(target_logits.detach().to(torch::kFloat32), -1);
   const auto k = std::min<std::int64_t>(loss.k, p.size(-1));
-  const auto order = std::get<1>(torch::sort(p, /*stable=*/true, -1, /*descending=*/true));
-  const auto likeliest = order.narrow(-1, 0, k);
+  const auto likeliest = std::get<1>(p.topk(k, -1, /*largest=*/true, /*sorted=*/false));
   const auto top_k = (p.gather(-1, likeliest) * log_q.gather(-1, likeliest)).sum(-1);
   return -loss.cross_entropy_weight * (p * log_q).sum(-1) - loss.weight * top_k;
 }

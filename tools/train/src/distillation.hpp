@@ -14,6 +14,7 @@ torch::Tensor distillation(const torch::Tensor& draft_logits, const torch::Tenso
                            const specula::TopKDistillation& loss);
 
 namespace plain {
+/// Which of equally likely tokens are among the likeliest K is not defined; on a CPU, above, the lower ones.
 torch::Tensor distillation(const torch::Tensor& draft_logits, const torch::Tensor& target_logits,
                            const specula::TopKDistillation& loss);
 }  // namespace plain

@@ -51,12 +51,18 @@ Json rope_scaling_json(const specula::cpu::RopeScaling& scaling) {
   return json;
 }
 
+/// A number, or several.
+Json ends_json(const DecoderConfig& config) {
+  if (config.ends.size() > 1) return config.ends;
+  return config.ends.empty() ? Json(config.end) : Json(config.ends.front());
+}
+
 Json llama_json(const DecoderConfig& config, const char* architecture, const char* type) {
-  return {
+  Json json{
       {"architectures", {architecture}},
       {"attention_bias", config.output_bias},
       {"bos_token_id", config.begin},
-      {"eos_token_id", config.end},
+      {"eos_token_id", ends_json(config)},
       {"head_dim", config.head_dim()},
       {"hidden_act", "silu"},
       {"hidden_size", config.hidden},
@@ -76,6 +82,9 @@ Json llama_json(const DecoderConfig& config, const char* architecture, const cha
       {"use_cache", true},
       {"vocab_size", config.vocab_size},
   };
+  if (config.draft_vocab_size != 0) json["draft_vocab_size"] = config.draft_vocab_size;
+  if (config.target_hidden_size != 0) json["target_hidden_size"] = config.target_hidden_size;
+  return json;
 }
 
 Json target_json(const GlideConfig& config) {
@@ -108,6 +117,8 @@ std::string sizes(const DecoderConfig& config) {
               : std::string(", ") + name_of(config.rope_scaling.type) + " scaling")
       << " |\n"
       << "| vocabulary | " << config.vocab_size << " |\n";
+  if (config.draft_vocab_size != 0)
+    out << "| tokens that it predicts (draft vocabulary) | " << config.draft_vocab_size << " |\n";
   return out.str();
 }
 
@@ -121,7 +132,14 @@ std::string layer_row(const char* what, const std::vector<std::int64_t>& layers)
   return out.str();
 }
 
-const char* tied(const DecoderConfig& config) { return config.tied_head ? "tied" : "two matrices"; }
+std::string embedding_row(const DecoderConfig& config) {
+  std::string row = "| embedding and head | ";
+  if (config.target_hidden_size != 0)
+    row += "the target's, " + std::to_string(config.target_hidden_size) + " wide, times a matrix; its own";
+  else
+    row += config.tied_head ? "tied" : "two matrices";
+  return row + " |\n";
+}
 
 /// "a decoder of 8 layers x 256"
 std::string in_words(const DecoderConfig& config) {
@@ -129,22 +147,25 @@ std::string in_words(const DecoderConfig& config) {
 }
 
 Kind decoder_kind(const DecoderConfig& config) {
-  return {.library = "transformers",
-          .introduction =
-              "A Llama-family decoder, trained by `tools/train` of specula, a library of "
-              "speculative decoding. It writes\n"
-              "text like its training text, and its statements are unreliable.",
-          .architecture = sizes(config) + "| embedding and head | " + tied(config) + " |\n" +
-                          layer_row("exits after layers", config.exits),
-          .figures = "held-out loss (nats a token)"};
+  const bool own = config.target_hidden_size == 0;
+  return {
+      .library = own ? "transformers" : "specula",
+      .introduction = own ? "A Llama-family decoder, trained by `tools/train` of specula, a library of "
+                            "speculative decoding. It writes\n"
+                            "text like its training text, and its statements are unreliable."
+                          : "A plain draft for one target, trained by `tools/train` of specula, a library of "
+                            "speculative decoding: a small\n"
+                            "Llama over that target's embedding, without which it is no model.",
+      .architecture = sizes(config) + embedding_row(config) + layer_row("exits after layers", config.exits),
+      .figures = own ? "held-out loss (nats a token)"
+                     : "held-out loss (nats a token), share of tokens on which draft and target agree"};
 }
 
 Kind glide_kind(const GlideConfig& config) {
   std::ostringstream architecture;
-  architecture << sizes(config.draft) << "| embedding and head | its own, " << tied(config.draft) << " |\n"
-               << "| cross attention | " << config.target.heads << " query heads of "
-               << config.target.head_dim() << " in each layer, over " << config.target.kv_heads
-               << " key-value heads |\n"
+  architecture << sizes(config.draft) << embedding_row(config.draft) << "| cross attention | "
+               << config.target.heads << " query heads of " << config.target.head_dim()
+               << " in each layer, over " << config.target.kv_heads << " key-value heads |\n"
                << "| layers of the target that it reads, from 0 |";
   for (const auto layer : config.layers_read()) architecture << ' ' << layer;
   architecture << " (of " << config.target.layers << ") |\n"
@@ -223,9 +244,11 @@ std::string model_card(const Kind& kind, std::int64_t parameters, const ModelCar
 void write_directory(const torch::nn::Module& module, const Json& config, const Kind& kind,
                      const fs::path& tokenizer, const ModelCard& card, const fs::path& directory) {
   fs::create_directories(directory);
-  const auto tensors = module.named_parameters();
+  auto tensors = module.named_parameters();
   std::int64_t parameters = 0;
   for (const auto& item : tensors) parameters += item.value().numel();
+  const auto buffers = module.named_buffers();
+  if (const auto* tokens = buffers.find(kDraftTokens)) tensors.insert(kDraftTokens, *tokens);
   write_safetensors(tensors, directory / "model.safetensors");
   specula_examples::write_file(directory / "config.json", config.dump(2) + "\n");
   specula_examples::write_file(directory / "MODEL_CARD.md", model_card(kind, parameters, card));
@@ -238,9 +261,10 @@ void export_model(const Llama& model, const fs::path& tokenizer, const ModelCard
                   const fs::path& directory) {
   const auto& config = model->config();
   const bool qwen2 = config.qkv_bias && !config.output_bias;
-  auto json = config.query_key_norms ? llama_json(config, "Qwen3ForCausalLM", "qwen3")
-              : qwen2                ? llama_json(config, "Qwen2ForCausalLM", "qwen2")
-                                     : llama_json(config, "LlamaForCausalLM", "llama");
+  auto json = config.target_hidden_size != 0 ? llama_json(config, "SpeculaDraft", "specula_draft")
+              : config.query_key_norms       ? llama_json(config, "Qwen3ForCausalLM", "qwen3")
+              : qwen2                        ? llama_json(config, "Qwen2ForCausalLM", "qwen2")
+                                             : llama_json(config, "LlamaForCausalLM", "llama");
   if (!config.exits.empty()) json["exits"] = config.exits;
   write_directory(*model, json, decoder_kind(config), tokenizer, card, directory);
 }
@@ -250,6 +274,7 @@ void export_glide(const Glide& draft, const fs::path& tokenizer, const ModelCard
   const auto& config = draft->config();
   auto json = llama_json(config.draft, "SpeculaGlide", "specula_glide");
   json["target"] = target_json(config);
+  if (!config.target.ends.empty()) json["eos_token_id"] = ends_json(config.target);
   write_directory(*draft, json, glide_kind(config), tokenizer, card, directory);
 }
 

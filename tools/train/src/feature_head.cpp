@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "pieces.hpp"
+
 namespace specula_train {
 namespace {
 
@@ -42,7 +44,8 @@ DecoderConfig head_config(const DecoderConfig& target, std::vector<std::int64_t>
   return config;
 }
 
-FeatureHeadImpl::FeatureHeadImpl(const DecoderConfig& config) : config_(config) {
+FeatureHeadImpl::FeatureHeadImpl(const DecoderConfig& config, const std::vector<std::int32_t>& draft_tokens)
+    : config_(config), head_(add_draft_tokens(*this, config, draft_tokens)) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
   fc_ = add_matrix(*model, "fc", config.hidden, 2 * config.hidden);
@@ -61,6 +64,15 @@ FeatureHeadImpl::FeatureHeadImpl(const DecoderConfig& config) : config_(config) 
   const auto table = make_rotary_table(kMaxPositions, config.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", table.cosine);
   sine_ = register_buffer("rotary_sine", table.sine);
+}
+
+void FeatureHeadImpl::borrow(const LmHead& of_target, torch::ScalarType dtype) {
+  head_.weight = rows_of_target_head(of_target, head_, dtype);
+}
+
+const LmHead& FeatureHeadImpl::lm_head() const {
+  if (!head_.weight.defined()) throw std::logic_error("FeatureHead: borrow() the target's LM head first");
+  return head_;
 }
 
 Tensor FeatureHeadImpl::fuse(const Tensor& embedded, const Tensor& features, torch::ScalarType dtype) {
@@ -99,9 +111,14 @@ std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tenso
   return predicted;
 }
 
+double feature_scale(Llama& target, const Tensor& rows, torch::ScalarType dtype) {
+  const auto tokens = unmark(rows).narrow(1, 0, rows.size(1) - 1);
+  return target->states(tokens, {}, dtype).features.to(torch::kFloat32).square().mean().sqrt().item<double>();
+}
+
 Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const HeadLossOptions& options,
                  torch::ScalarType dtype, StatesCache* cache) {
-  const auto length = rows.size(1) - 1;
+  const auto length = rows.size(1) - 1, forwards = options.forwards;
   const auto tokens = unmark(rows).narrow(1, 0, length);
   const auto states = cache ? cache->states(target, tokens, dtype)
                             : target->states(tokens, head->config().feature_layers, dtype);
@@ -110,31 +127,45 @@ Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const Hea
   if (options.noise > 0) {  // of the feature alone: hidden states have scales of their own
     const auto size = states.features.size(-1);
     input.narrow(-1, input.size(-1) - size, size)
-        .add_(uniform_noise(states.features, tokens), options.noise * 512 / static_cast<double>(length));
+        .add_(uniform_noise(states.features, tokens),
+              options.noise * options.feature_scale * 512 / static_cast<double>(length));
   }
-  const auto predicted = head->predict(embedded, input, options.forwards, dtype);
+  const auto all = head->predict(embedded, input, forwards, dtype);
 
   const auto learned = learned_predictions(rows);
-  if (learned.places.numel() == 0) return predicted.front().sum() * 0;
+  if (learned.places.numel() == 0) return all.front().sum() * 0;
   const auto pick = [&](const Tensor& x) { return x.view({-1, x.size(-1)}).index_select(0, learned.places); };
   const auto wanted = pick(states.features);
-  const auto wanted_logits = target->head(wanted).detach();
   const auto position = torch::where(learned.expected >= 0, learned.places.remainder(length), -1);
-  const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(options.forwards)};
-  Tensor sum;
-  for (std::int32_t forward = 1; forward <= options.forwards; ++forward) {
-    const auto prediction = pick(predicted[static_cast<std::size_t>(forward) - 1]);
-    auto of_row = distillation(target->head(prediction.to(dtype)), wanted_logits, options.distillation);
-    if (options.distance_weight != 0) {
-      const auto distance =
-          torch::smooth_l1_loss(prediction, wanted.to(torch::kFloat32), at::Reduction::None);
-      of_row = of_row + options.distance_weight * distance.mean(-1);
-    }
-    const auto counted = (position >= alignment.first_row(forward)).to(torch::kFloat32);
-    const auto loss = (of_row * counted).sum() / (counted.sum() + 1e-5);
-    sum = sum.defined() ? sum + loss : loss;
+  const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(forwards)};
+  std::vector<Tensor> picked, counted;
+  for (std::int32_t forward = 1; forward <= forwards; ++forward) {
+    picked.push_back(pick(all[static_cast<std::size_t>(forward) - 1]));
+    const auto counts = (position >= alignment.first_row(forward)).to(torch::kFloat32);
+    counted.push_back(counts / (counts.sum() + 1e-5));
   }
-  return sum;
+  const auto predicted = torch::stack(picked, 1);  // (n, forwards, hidden)
+  const auto weights = torch::stack(counted, 1);   // (n, forwards): of each in the mean of its forward
+  const auto lm_head = head->lm_head().weight.to(dtype);
+  auto loss = sum_in_pieces(
+      predicted, lm_head, lm_head.size(0) * forwards,
+      [&](const Tensor& piece, const Tensor& weight, std::int64_t first) {
+        const auto wanted_logits = torch::linear(wanted.narrow(0, first, piece.size(0)), weight).detach();
+        std::vector<Tensor> of_rows;
+        for (std::int64_t forward = 0; forward < forwards; ++forward)
+          of_rows.push_back(distillation(torch::linear(piece.select(1, forward).to(dtype), weight),
+                                         wanted_logits, options.distillation));
+        return (torch::stack(of_rows, 1) * weights.narrow(0, first, piece.size(0))).sum();
+      },
+      options.logits_at_once);
+  if (options.distance_weight != 0) {
+    const auto scaled =
+        (wanted.to(torch::kFloat32) / options.feature_scale).unsqueeze(1).expand_as(predicted);
+    const auto distance =
+        torch::smooth_l1_loss(predicted / options.feature_scale, scaled, at::Reduction::None);
+    loss = loss + options.distance_weight * (distance.mean(-1) * weights).sum();
+  }
+  return loss;
 }
 
 }  // namespace specula_train

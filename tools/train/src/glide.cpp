@@ -42,6 +42,10 @@ void GlideConfig::validate() const {
                                   std::to_string(target.layers - 1));
     }
   }
+  if (draft.target_hidden_size != 0 && draft.target_hidden_size != target.hidden) {
+    throw std::invalid_argument("a draft over an embedding " + std::to_string(draft.target_hidden_size) +
+                                " wide: the target's is " + std::to_string(target.hidden));
+  }
   mask(block).validate();
 }
 
@@ -93,16 +97,18 @@ Tensor GlideLayerImpl::forward(const Tensor& x, const Tensor& mixed, const KeyVa
   return crossed + feed_forward_->forward(post_attention_norm_->forward(crossed, dtype));
 }
 
-GlideImpl::GlideImpl(const GlideConfig& config) : config_(config) {
+GlideImpl::GlideImpl(const GlideConfig& config, const Tensor& target_embedding,
+                     const std::vector<std::int32_t>& draft_tokens)
+    : config_(config) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
-  embedding_ = add_matrix(*model, "embed_tokens", config.draft.vocab_size, config.draft.hidden);
+  input_ = add_token_input(*model, config.draft, target_embedding);
   auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < config.draft.layers; ++i) {
     layers_.push_back(list->register_module(std::to_string(i), GlideLayer(config)));
   }
   norm_ = model->register_module("norm", RmsNorm(config.draft.hidden, config.draft.norm_epsilon));
-  head_ = add_head(*this, config.draft, embedding_);
+  head_ = add_head(*this, config.draft, input_.embedding, draft_tokens);
   const auto own = make_rotary_table(kMaxPositions, config.draft.attention(), torch::kCPU);
   const auto target = make_rotary_table(kMaxPositions, config.target.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", own.cosine);
@@ -126,7 +132,7 @@ Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& t
   // Two streams. `fresh`: tokens as context, which see all of the target before them. `drafted`: tokens as
   // steps of a round, which read the fresh stream before their block and their own within it. They differ
   // from the first cross attention on, so one layer's keys and values are the same in both.
-  auto drafted = torch::embedding(embedding_, tokens), fresh = drafted;
+  auto drafted = input_(tokens, dtype), fresh = drafted;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     auto& layer = layers_[i];
     const auto queries = layer->inputs(drafted, rotary, dtype);
@@ -151,14 +157,16 @@ Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& t
 }
 
 Tensor GlideImpl::head(const Tensor& features) {
-  return torch::linear(features, head_.to(features.scalar_type()));
+  return torch::linear(features, head_.weight.to(features.scalar_type()));
 }
 
-Tensor glide_loss(Glide& draft, Llama& target, const Tensor& rows, torch::ScalarType dtype) {
+Tensor glide_loss(Glide& draft, Llama& target, const Tensor& rows, torch::ScalarType dtype,
+                  const Tensor& target_head) {
   const auto tokens = unmark(rows).narrow(1, 0, rows.size(1) - 1);
-  const auto view = target->target_view(tokens, draft->config().layers_read(), /*features=*/false, dtype);
-  return next_token_loss(draft->features(tokens, view.layers, dtype), rows,
-                         [&](const Tensor& inputs) { return draft->head(inputs); });
+  const auto view = target->target_view(tokens, draft->config().layers_read(), target_head.defined(), dtype);
+  const auto features = draft->features(tokens, view.layers, dtype);
+  return target_head.defined() ? distillation_loss({features}, draft->lm_head(), view.features, target_head)
+                               : next_token_loss(features, rows, draft->lm_head());
 }
 
 }  // namespace specula_train

@@ -63,7 +63,9 @@ TORCH_MODULE(GlideLayer);
 /// Parameters carry a Llama's names, and `model.layers.0.cross_attn.{q_proj,o_proj}.weight`.
 class GlideImpl : public torch::nn::Module {
  public:
-  explicit GlideImpl(const GlideConfig& config);
+  /// The target's embedding and the draft vocabulary as for a Llama.
+  explicit GlideImpl(const GlideConfig& config, const torch::Tensor& target_embedding = {},
+                     const std::vector<std::int32_t>& draft_tokens = {});
 
   const GlideConfig& config() const { return config_; }
 
@@ -76,8 +78,9 @@ class GlideImpl : public torch::nn::Module {
   torch::Tensor features(const torch::Tensor& tokens, const std::vector<KeyValues>& target,
                          torch::ScalarType dtype);
 
-  /// features (..., hidden) -> logits (..., vocab).
+  /// features (..., hidden) -> logits (..., vocab or draft_vocab_size).
   torch::Tensor head(const torch::Tensor& features);
+  const LmHead& lm_head() const { return head_; }
 
   /// Initialises cross attention to have no effect: until trained, the draft is the plain decoder of its
   /// other weights.
@@ -85,7 +88,8 @@ class GlideImpl : public torch::nn::Module {
 
  private:
   GlideConfig config_;
-  torch::Tensor embedding_, head_;  // (vocab, hidden); the same where they are tied
+  TokenInput input_;
+  LmHead head_;  // of the embedding where they are tied
   std::vector<GlideLayer> layers_;
   RmsNorm norm_{nullptr};
   torch::Tensor cosine_, sine_, target_cosine_, target_sine_;  // RotaryTables
@@ -98,7 +102,9 @@ torch::Tensor visible_keys(std::int64_t length, std::int64_t block, torch::Devic
 /// Which draft step of a round the query at each position is, 1 to block. (T) int64.
 torch::Tensor draft_steps(std::int64_t length, std::int64_t block, torch::Device device);
 
-/// next_token_loss of the draft, whose target reads the same rows. Threads may call it at once.
-torch::Tensor glide_loss(Glide& draft, Llama& target, const torch::Tensor& rows, torch::ScalarType dtype);
+/// next_token_loss of the draft, whose target reads the same rows; given the target's rows_of_target_head(),
+/// distillation_loss. Threads may call it at once.
+torch::Tensor glide_loss(Glide& draft, Llama& target, const torch::Tensor& rows, torch::ScalarType dtype,
+                         const torch::Tensor& target_head = {});
 
 }  // namespace specula_train

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <specula/cpu/json.hpp>
-#include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/read_model_config.hpp>
 #include <stdexcept>
 
+#include "distillation.hpp"
+#include "draft_vocabulary.hpp"
 #include "fused.hpp"
+#include "pieces.hpp"
+#include "safetensors.hpp"
+#include "stop_tokens.hpp"
 
 namespace specula_train {
 
@@ -33,6 +37,13 @@ void DecoderConfig::validate() const {
           "the last exit must be " + std::to_string(layers) + ", the number of layers");
   require((qkv_bias || !output_bias) && (!query_key_norms || qkv_bias == output_bias),
           "no architecture has these biases and norms");
+  require(target_hidden_size >= 0 && (target_hidden_size == 0 || !tied_head),
+          "a draft over its target's embedding has an LM head of its own");
+  require(target_hidden_size == 0 || (!qkv_bias && !query_key_norms),
+          "a draft over its target's embedding has no biases, nor norms of queries and keys");
+  require(draft_vocab_size >= 0 && draft_vocab_size <= vocab_size,
+          "a draft vocabulary of " + std::to_string(draft_vocab_size) + " tokens: expected at most the " +
+              std::to_string(vocab_size) + " of the vocabulary");
 }
 
 specula::cpu::AttentionShape DecoderConfig::attention() const {
@@ -73,15 +84,14 @@ DecoderConfig named_config(const std::string& name) {
 }
 
 specula::cpu::DecoderConfig read_inference_config(const std::filesystem::path& directory) {
-  const auto file = directory / "config.json";
-  return specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
+  return specula::cpu::read_model_config(directory);
 }
 
 DecoderConfig read_config(const std::filesystem::path& directory,
                           std::initializer_list<specula::Conditioning> allowed) {
   const auto read = read_inference_config(directory);
   if (std::ranges::find(allowed, read.conditioned_on) == allowed.end())
-    throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +
+    throw std::runtime_error(specula::cpu::config_path(directory).string() + ": expected a plain decoder" +
                              (allowed.size() > 1 ? " or a GLIDE draft" : ""));
   DecoderConfig config{.vocab_size = read.vocab_size,
                        .hidden = read.hidden_size,
@@ -94,11 +104,14 @@ DecoderConfig read_config(const std::filesystem::path& directory,
                        .rope_scaling = read.rope_scaling,
                        .head_size = read.head_dim * read.heads == read.hidden_size ? 0 : read.head_dim,
                        .tied_head = read.tied_head,
+                       .draft_vocab_size = read.draft_vocab_size,
+                       .target_hidden_size = read.target_hidden_size,
                        .qkv_bias = read.qkv_bias,
                        .output_bias = read.output_bias,
                        .query_key_norms = read.query_key_norms};
   if (read.max_position > 0) config.max_positions = read.max_position;
   config.exits.assign(read.exits.begin(), read.exits.end());
+  config.ends = specula_examples::read_stop_tokens(directory);
   config.validate();
   return config;
 }
@@ -120,8 +133,54 @@ Tensor add_bias(torch::nn::Module& module, const std::string& name, std::int64_t
   return has ? module.named_children()[name]->register_parameter("bias", torch::zeros({size})) : Tensor();
 }
 
-Tensor add_head(torch::nn::Module& module, const DecoderConfig& config, const Tensor& embedding) {
-  return config.tied_head ? embedding : add_matrix(module, "lm_head", config.vocab_size, config.hidden);
+Tensor TokenInput::operator()(const Tensor& tokens, torch::ScalarType dtype) const {
+  const auto rows = torch::embedding(embedding, tokens);
+  if (!projection.defined()) return rows.to(torch::kFloat32);  // of a frozen model they are not
+  return torch::linear(rows.to(dtype), projection.to(dtype)).to(torch::kFloat32);
+}
+
+TokenInput add_token_input(torch::nn::Module& module, const DecoderConfig& config,
+                           const Tensor& target_embedding) {
+  const auto width = config.target_hidden_size;
+  if (target_embedding.defined() != (width != 0) ||
+      (width != 0 && target_embedding.sizes() != torch::IntArrayRef{config.vocab_size, width}))
+    throw std::invalid_argument(width == 0
+                                    ? "a draft with an embedding of its own takes none of its target's"
+                                    : "expected the target's embedding, " +
+                                          std::to_string(config.vocab_size) + " x " + std::to_string(width));
+  if (width == 0) return {add_matrix(module, "embed_tokens", config.vocab_size, config.hidden), {}};
+  // Projected rows begin as large as those of an embedding, whatever the target's are.
+  const auto size =
+      target_embedding.norm().item<double>() / std::sqrt(static_cast<double>(config.vocab_size));
+  return {target_embedding.detach(),
+          add_matrix(module, "embed_projection", config.hidden, width, 0.02 / std::max(size, 1e-6))};
+}
+
+LmHead add_draft_tokens(torch::nn::Module& module, const DecoderConfig& config,
+                        const std::vector<std::int32_t>& draft_tokens) {
+  if (static_cast<std::int64_t>(draft_tokens.size()) != config.draft_vocab_size)
+    throw std::invalid_argument("a draft vocabulary of " + std::to_string(draft_tokens.size()) +
+                                " tokens, expected " + std::to_string(config.draft_vocab_size));
+  for (std::size_t i = 0; i < draft_tokens.size(); ++i)
+    if (draft_tokens[i] < (i ? draft_tokens[i - 1] + 1 : 0) || draft_tokens[i] >= config.vocab_size)
+      throw std::invalid_argument("draft_tokens: expected ascending tokens below " +
+                                  std::to_string(config.vocab_size));
+  if (draft_tokens.empty()) return {};
+  return {.weight = {},
+          .tokens = module.register_buffer(kDraftTokens, torch::tensor(draft_tokens, torch::kInt32)),
+          .columns = module.register_buffer("draft_columns", draft_columns(draft_tokens, config.vocab_size))};
+}
+
+LmHead add_head(torch::nn::Module& module, const DecoderConfig& config, const Tensor& embedding,
+                const std::vector<std::int32_t>& draft_tokens) {
+  const auto size = config.draft_vocab_size;
+  if (config.tied_head && size != 0)
+    throw std::invalid_argument("a draft vocabulary needs an LM head of its own: --untied");
+  auto head = add_draft_tokens(module, config, draft_tokens);
+  head.weight = config.tied_head
+                    ? embedding
+                    : add_matrix(module, "lm_head", size != 0 ? size : config.vocab_size, config.hidden);
+  return head;
 }
 
 double added_deviation(const DecoderConfig& config) {
@@ -155,7 +214,8 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 AttentionInputs SelfAttentionImpl::inputs(const Tensor& x, const RotaryTable& rotary) {
   const auto bias = config_.qkv_bias ? torch::cat({q_bias_, k_bias_, v_bias_}) : Tensor();
-  auto qkv = product(x, torch::cat({q_, k_, v_}), bias)  // one product for all three
+  auto qkv = product(x, frozen_qkv_.defined() ? frozen_qkv_ : torch::cat({q_, k_, v_}),
+                     bias)  // one product for all three
                  .view({x.size(0), x.size(1), config_.heads + 2 * config_.kv_heads, config_.head_dim()});
   if (config_.query_key_norms) {
     const auto parts = torch::split_with_sizes(qkv, {config_.heads, config_.kv_heads, config_.kv_heads}, 2);
@@ -171,9 +231,26 @@ Tensor SelfAttentionImpl::output(const Tensor& mixed, std::int64_t batch, std::i
   return product(join_heads(mixed, batch, length), o_, o_bias_);
 }
 
-Tensor SelfAttentionImpl::forward(const AttentionInputs& inputs, std::int64_t batch) {
-  const auto length = inputs.keys.k.size(1);
-  return output(attend(inputs.q, inputs.keys, causal(length, inputs.q.device())), batch, length);
+namespace {
+
+/// For matrices that are read in one product: their rows in `dtype`, one after the other; each is a view of
+/// them.
+Tensor join_rows(const std::vector<Tensor>& matrices, torch::ScalarType dtype) {
+  torch::NoGradGuard no_grad;
+  const auto joined = torch::cat(matrices).to(dtype);
+  std::int64_t row = 0;
+  for (auto matrix : matrices) {
+    matrix.set_data(joined.narrow(0, row, matrix.size(0)));
+    row += matrix.size(0);
+  }
+  return joined;
+}
+
+}  // namespace
+
+void SelfAttentionImpl::freeze(torch::ScalarType dtype) {
+  frozen_qkv_ = join_rows({q_, k_, v_}, dtype);
+  o_.set_data(o_.to(dtype));
 }
 
 FeedForwardImpl::FeedForwardImpl(const DecoderConfig& config)
@@ -182,8 +259,14 @@ FeedForwardImpl::FeedForwardImpl(const DecoderConfig& config)
       down_(add_matrix(*this, "down_proj", config.hidden, config.intermediate, added_deviation(config))) {}
 
 Tensor FeedForwardImpl::forward(const Tensor& x) {
-  const auto weight = torch::cat({gate_, up_}).to(x.scalar_type());
+  const auto weight =
+      (frozen_gate_up_.defined() ? frozen_gate_up_ : torch::cat({gate_, up_})).to(x.scalar_type());
   return torch::linear(swiglu(torch::linear(x, weight)), down_.to(x.scalar_type()));
+}
+
+void FeedForwardImpl::freeze(torch::ScalarType dtype) {
+  frozen_gate_up_ = join_rows({gate_, up_}, dtype);
+  down_.set_data(down_.to(dtype));
 }
 
 DecoderLayerImpl::DecoderLayerImpl(const DecoderConfig& config)
@@ -199,9 +282,19 @@ AttentionInputs DecoderLayerImpl::inputs(const Tensor& x, const RotaryTable& rot
 }
 
 Tensor DecoderLayerImpl::forward(const Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype) {
+  const auto length = inputs.keys.k.size(1);
+  return add_mixed(x, attend(inputs.q, inputs.keys, causal(length, inputs.q.device())), dtype);
+}
+
+Tensor DecoderLayerImpl::add_mixed(const Tensor& x, const Tensor& mixed, torch::ScalarType dtype) {
   // The residual stream is kept in float32: in bfloat16 small additions would be rounded away.
-  const auto attended = x + attention_->forward(inputs, x.size(0));
+  const auto attended = x + attention_->output(mixed, x.size(0), x.size(1));
   return attended + feed_forward_->forward(post_attention_norm_->forward(attended, dtype));
+}
+
+void DecoderLayerImpl::freeze(torch::ScalarType dtype) {
+  attention_->freeze(dtype);
+  feed_forward_->freeze(dtype);
 }
 
 Tensor DecoderLayerImpl::forward(const Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype) {
@@ -218,16 +311,18 @@ void check_length(const Tensor& tokens) {
 
 }  // namespace
 
-LlamaImpl::LlamaImpl(const DecoderConfig& config) : config_(config) {
+LlamaImpl::LlamaImpl(const DecoderConfig& config, const Tensor& target_embedding,
+                     const std::vector<std::int32_t>& draft_tokens)
+    : config_(config) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
-  embedding_ = add_matrix(*model, "embed_tokens", config.vocab_size, config.hidden);
+  input_ = add_token_input(*model, config, target_embedding);
   auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < config.layers; ++i) {
     layers_.push_back(list->register_module(std::to_string(i), DecoderLayer(config)));
   }
   norm_ = model->register_module("norm", RmsNorm(config.hidden, config.norm_epsilon));
-  head_ = add_head(*this, config, embedding_);
+  head_ = add_head(*this, config, input_.embedding, draft_tokens);
   const auto table = make_rotary_table(kMaxPositions, config.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", table.cosine);
   sine_ = register_buffer("rotary_sine", table.sine);
@@ -235,7 +330,7 @@ LlamaImpl::LlamaImpl(const DecoderConfig& config) : config_(config) {
 
 Tensor LlamaImpl::features(const Tensor& tokens, torch::ScalarType dtype) {
   check_length(tokens);
-  auto x = torch::embedding(embedding_, tokens);
+  auto x = input_(tokens, dtype);
   for (auto& layer : layers_) x = layer->forward(x, RotaryTable{cosine_, sine_}, dtype);
   return norm_->forward(x, dtype);
 }
@@ -252,7 +347,7 @@ std::vector<Tensor> LlamaImpl::exit_features(const Tensor& tokens, torch::Scalar
   if (config_.exits.empty()) return {features(tokens, dtype)};
   check_length(tokens);
   std::vector<Tensor> all;
-  auto x = torch::embedding(embedding_, tokens);
+  auto x = input_(tokens, dtype);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(x, RotaryTable{cosine_, sine_}, dtype);
     if (static_cast<std::int64_t>(i) + 1 == config_.exits[all.size()])
@@ -266,7 +361,7 @@ TargetStates LlamaImpl::states(const Tensor& tokens, const std::vector<std::int6
   check_length(tokens);
   torch::NoGradGuard no_grad;
   std::vector<Tensor> all;
-  auto x = torch::embedding(embedding_, tokens);
+  auto x = input_(tokens, dtype);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(x, RotaryTable{cosine_, sine_}, dtype);
     if (all.size() < layers.size() && layers[all.size()] == static_cast<std::int64_t>(i) + 1)
@@ -282,7 +377,7 @@ TargetView LlamaImpl::target_view(const Tensor& tokens, const std::vector<std::i
   torch::NoGradGuard no_grad;
   TargetView view;
   view.layers.resize(layers.size());
-  auto x = torch::embedding(embedding_, tokens);
+  auto x = input_(tokens, dtype);
   const auto last_wanted = layers.empty() ? -1 : *std::max_element(layers.begin(), layers.end());
   for (std::int64_t i = 0; i < config_.layers && (features || i <= last_wanted); ++i) {
     auto& layer = layers_[static_cast<std::size_t>(i)];
@@ -295,36 +390,117 @@ TargetView LlamaImpl::target_view(const Tensor& tokens, const std::vector<std::i
   return view;
 }
 
+TextCache LlamaImpl::text_cache(std::int64_t texts, std::int64_t capacity, torch::ScalarType dtype) const {
+  if (texts < 1 || capacity < 1 || capacity > kMaxPositions)
+    throw std::invalid_argument("texts of " + std::to_string(capacity) + " tokens: expected 1 to " +
+                                std::to_string(kMaxPositions));
+  TextCache cache{.layers = {}, .lengths = torch::zeros({texts}, torch::kInt64)};
+  const auto options = embedding().options().dtype(dtype).requires_grad(false);
+  const auto size = config_.head_dim(), blocks = (capacity + TextCache::kBlock - 1) / TextCache::kBlock;
+  for (std::int64_t i = 0; i < config_.layers; ++i)
+    cache.layers.push_back(
+        {.k = torch::zeros({config_.kv_heads, texts, blocks, size, TextCache::kBlock}, options),
+         .v = torch::zeros({config_.kv_heads, texts, blocks * TextCache::kBlock, size}, options)});
+  return cache;
+}
+
+Tensor LlamaImpl::go_on(const Tensor& tokens, TextCache& cache, torch::ScalarType dtype) {
+  torch::NoGradGuard no_grad;
+  if (cache.lengths.max().item<std::int64_t>() >= cache.layers.front().v.size(2))
+    throw std::invalid_argument("a text is as long as the cache, " +
+                                std::to_string(cache.layers.front().v.size(2)) + " tokens");
+  const auto lengths = cache.lengths.to(tokens.device());
+  // One row of tokens, each at a position of its own.
+  const RotaryTable rotary{cosine_.index_select(0, lengths), sine_.index_select(0, lengths)};
+  auto x = input_(tokens, dtype).unsqueeze(0);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto inputs = layers_[i]->inputs(x, rotary, dtype);
+    x = layers_[i]->add_mixed(x, attend_texts(inputs.q, inputs.keys, cache.layers[i], lengths), dtype);
+  }
+  cache.lengths += 1;
+  return norm_->forward(x, dtype).squeeze(0);
+}
+
+void LlamaImpl::freeze(torch::ScalarType dtype) {
+  torch::NoGradGuard no_grad;
+  for (auto& layer : layers_) layer->freeze(dtype);
+  for (auto* matrix : {&input_.embedding, &head_.weight}) matrix->set_data(matrix->to(dtype));
+}
+
 Tensor LlamaImpl::head(const Tensor& features) {
-  return torch::linear(features, head_.to(features.scalar_type()));
+  return torch::linear(features, head_.weight.to(features.scalar_type()));
 }
 
 Tensor unmark(const Tensor& rows) { return torch::where(rows < 0, rows.bitwise_not(), rows); }
 
-LearnedPredictions learned_predictions(const Tensor& rows) {
+LearnedPredictions learned_predictions(const Tensor& rows, const Tensor& columns) {
   constexpr std::int64_t kMultiple = 128;
-  const auto expected = rows.narrow(1, 1, rows.size(1) - 1).reshape({-1});
+  auto expected = rows.narrow(1, 1, rows.size(1) - 1).reshape({-1});
+  if (columns.defined())
+    expected = torch::where(expected >= 0, columns.index_select(0, expected.clamp_min(0)), -1);
   const auto places = (expected >= 0).nonzero().view(-1);
   const auto count = places.size(0);
-  if (count == 0) return {places, places};
+  if (count == 0) return {places, places, 0};
   const auto rounded = std::min((count + kMultiple - 1) / kMultiple * kMultiple, expected.size(0));
   return {torch::constant_pad_nd(places, {0, rounded - count}),
-          torch::constant_pad_nd(expected.index_select(0, places), {0, rounded - count}, -1)};
+          torch::constant_pad_nd(expected.index_select(0, places), {0, rounded - count}, -1), count};
 }
 
-Tensor next_token_loss(const Tensor& features, const Tensor& rows,
-                       const std::function<Tensor(const Tensor&)>& head) {
+Tensor next_token_loss(const Tensor& features, const Tensor& rows, const LmHead& head) {
   const auto inputs = features.reshape({-1, features.size(-1)});
-  const auto learned = learned_predictions(rows);
-  if (learned.places.numel() == 0) return inputs.to(torch::kFloat32).sum() * 0;
-  return cross_entropy(head(inputs.index_select(0, learned.places)), learned.expected);
+  const auto learned = learned_predictions(rows, head.columns);
+  if (learned.count == 0) return inputs.to(torch::kFloat32).sum() * 0 + head.weight.sum() * 0;
+  return sum_in_pieces(
+      inputs.index_select(0, learned.places), head.weight.to(inputs.scalar_type()), head.weight.size(0),
+      [&](const Tensor& piece, const Tensor& weight, std::int64_t first) {
+        const auto counted = std::clamp<std::int64_t>(learned.count - first, 0, piece.size(0));
+        if (counted == 0) return piece.to(torch::kFloat32).sum() * 0;
+        const auto share = static_cast<double>(counted) / static_cast<double>(learned.count);
+        return share *
+               cross_entropy(torch::linear(piece, weight), learned.expected.narrow(0, first, piece.size(0)));
+      });
+}
+
+Tensor distillation_loss(const std::vector<Tensor>& features, const LmHead& head, const Tensor& of_target,
+                         const Tensor& target_head) {
+  const auto exits = static_cast<std::int64_t>(features.size());
+  std::vector<Tensor> flat;
+  for (const auto& exit : features) flat.push_back(exit.reshape({-1, exit.size(-1)}));
+  const auto inputs = torch::stack(flat, 1);  // (rows, exits, hidden): the target's row is that of all exits
+  const auto wanted = of_target.detach().reshape({-1, of_target.size(-1)});
+  return sum_in_pieces(inputs, head.weight.to(inputs.scalar_type()), head.weight.size(0) * exits,
+                       [&](const Tensor& piece, const Tensor& weight, std::int64_t first) {
+                         const auto target_logits =
+                             torch::linear(wanted.narrow(0, first, piece.size(0)), target_head);
+                         return distillation(torch::linear(piece.flatten(0, 1), weight),
+                                             target_logits.repeat_interleave(exits, 0),
+                                             {.k = 0, .weight = 0, .cross_entropy_weight = 1})
+                                    .sum() /
+                                (inputs.size(0) * exits);
+                       });
+}
+
+Tensor rows_of_target_head(const LmHead& target, const LmHead& draft, torch::ScalarType dtype) {
+  const auto weight = target.weight.detach();
+  return (draft.tokens.defined() ? weight.index_select(0, draft.tokens) : weight).to(dtype);
+}
+
+Tensor likeliest_tokens(const Tensor& features, const LmHead& head) {
+  constexpr std::int64_t kNumbers = std::int64_t{1} << 24;  // logits at a time
+  torch::NoGradGuard no_grad;
+  const auto weight = head.weight.to(features.scalar_type());
+  std::vector<Tensor> rows;
+  for (const auto& piece :
+       features.reshape({-1, features.size(-1)}).split(std::max<std::int64_t>(1, kNumbers / weight.size(0))))
+    rows.push_back(torch::linear(piece, weight).argmax(-1));
+  const auto at = torch::cat(rows).view(features.sizes().slice(0, features.dim() - 1));
+  return head.tokens.defined() ? head.tokens.to(torch::kInt64).index_select(0, at.flatten()).view_as(at) : at;
 }
 
 std::vector<Tensor> exit_losses(Llama& model, const Tensor& rows, torch::ScalarType dtype) {
   std::vector<Tensor> losses;
   for (const auto& features : model->exit_features(unmark(rows).narrow(1, 0, rows.size(1) - 1), dtype))
-    losses.push_back(
-        next_token_loss(features, rows, [&](const Tensor& inputs) { return model->head(inputs); }));
+    losses.push_back(next_token_loss(features, rows, model->lm_head()));
   return losses;
 }
 

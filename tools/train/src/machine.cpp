@@ -2,10 +2,18 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -37,7 +45,51 @@ Describe openblas_describe() {
   return reinterpret_cast<Describe>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
 }
 
+/// Whether the processor says that it has AMX with bfloat16, and the system lets this process use it.
+bool request_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBfloat16 = 1U << 22, kTile = 1U << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBfloat16) == 0 || (d & kTile) == 0) return false;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
+
+bool survives(const std::function<bool()>& attempt, unsigned seconds) {
+  const auto child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    for (const int deadly : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) std::signal(deadly, SIG_DFL);
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    alarm(seconds);  // ends a child that hangs
+    bool good = false;
+    try {
+      good = attempt();
+    } catch (...) {  // is no success
+    }
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return false;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool amx_works() {
+  return request_amx() && survives([] {
+           setenv("ONEDNN_MAX_CPU_ISA", "DEFAULT", /*overwrite=*/1);
+           torch::set_num_threads(1);
+           const auto a = torch::ones({256, 512}, torch::kBFloat16),
+                      b = torch::ones({128, 512}, torch::kBFloat16);
+           return (torch::linear(a, b) == 512).all().item<bool>();
+         });
+}
 
 void prepare_process(char** argv) {
   // Threads that wait for work must sleep: spinning threads would take the processor from working ones.
@@ -48,8 +100,9 @@ void prepare_process(char** argv) {
     const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
     if (!error) execv(self.c_str(), argv);  // returns only on failure; then the program works, but slowly
   }
-  // Some virtual machines advertise AMX and fault on it. AVX-512 with bfloat16 is nearly as fast here.
-  setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
+  // Some virtual machines advertise AMX and fault on it.
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr)
+    setenv("ONEDNN_MAX_CPU_ISA", amx_works() ? "DEFAULT" : "AVX512_CORE_BF16", /*overwrite=*/1);
   // Every step frees and allocates the same large blocks. Returning them to the system each time would cost
   // more in page faults than the arithmetic.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);

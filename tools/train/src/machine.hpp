@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,14 @@ namespace specula_train {
 /// Must run first in main: environment variables and allocator settings that libraries read only once.
 /// Starts the program anew (exec) where a library has read them before main.
 void prepare_process(char** argv);
+
+/// Whether `attempt`, in a child process, returns true within `seconds`: what may end a process is tried so.
+/// It must run before this process has threads that `attempt` would need.
+bool survives(const std::function<bool()>& attempt, unsigned seconds = 20);
+
+/// Whether oneDNN multiplies bfloat16 rightly with AMX here: asks the system for leave to use it, and tries a
+/// product in a child process. oneDNN reads ONEDNN_MAX_CPU_ISA at its first product.
+bool amx_works();
 
 /// CUDA if there is a device, else the CPU.
 torch::Device best_device();

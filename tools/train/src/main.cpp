@@ -11,9 +11,11 @@ int main(int argc, char** argv) {
   specula_train::prepare_process(argv);
   CLI::App app{"Trains small language models for speculative decoding"};
   app.require_subcommand(1);
+  specula_train::add_draft_command(app);
   specula_train::add_model_commands(app);
   specula_train::add_glide_command(app);
   specula_train::add_head_command(app);
+  specula_train::add_sample_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -18,8 +18,10 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
                        const std::filesystem::path& file) {
   specula_examples::SafetensorsWriter out;
   for (const auto& item : tensors) {
-    const auto value = item.value().detach().cpu().to(torch::kBFloat16).contiguous();
-    out.add(item.key(), "BF16", value.sizes().vec(),
+    const bool integers = item.value().scalar_type() == torch::kInt32;
+    const auto value =
+        item.value().detach().cpu().to(integers ? torch::kInt32 : torch::kBFloat16).contiguous();
+    out.add(item.key(), integers ? "I32" : "BF16", value.sizes().vec(),
             {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
   }
   specula_examples::write_file(file, out.bytes());
@@ -31,9 +33,18 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
   const auto parameters = model.named_parameters();
   for (const auto& [name, file] : files.names()) {
     if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
-        name.ends_with(".inv_freq") || name.ends_with(specula::cpu::Int8Groups::kSuffix))
+        name == kDraftTokens || name.ends_with(".inv_freq") ||
+        name.ends_with(specula::cpu::Int8Groups::kSuffix))
       continue;
     throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model");
+  }
+
+  const auto buffers = model.named_buffers();
+  if (const auto* tokens = buffers.find(kDraftTokens); tokens && files.contains(kDraftTokens)) {
+    const auto own = tokens->cpu();
+    const std::span predicted(own.data_ptr<std::int32_t>(), static_cast<std::size_t>(own.numel()));
+    if (!std::ranges::equal(files.integers(kDraftTokens, own.numel()), predicted))
+      files.fail(kDraftTokens, "the draft predicts other tokens");
   }
 
   torch::NoGradGuard no_grad;

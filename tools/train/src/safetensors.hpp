@@ -9,7 +9,10 @@
 
 namespace specula_train {
 
-/// Named tensors, rounded to nearest even to BF16, in one safetensors file.
+/// The tensor, and buffer of a module, with the tokens of a draft vocabulary: (draft_vocab_size) int32.
+inline constexpr const char* kDraftTokens = "draft_tokens";
+
+/// Named tensors in one safetensors file: rounded to nearest even to BF16, those of int32 as they are.
 void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
                        const std::filesystem::path& file);
 
@@ -21,7 +24,7 @@ enum class Surplus { refused, ignored };
 /// embeddings or old rotary buffers (`lm_head.weight`, `*.inv_freq`) are ignored. Throws std::runtime_error
 /// naming the file or the directory, and the tensor if it is missing (unless it begins with one of
 /// `may_lack`: then it is left as it is), not the model's (unless those are ignored), of another shape, or no
-/// BF16, F16 or F32.
+/// BF16, F16 or F32, or if both have a draft vocabulary, of other tokens.
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model,
                   Surplus surplus = Surplus::refused, const std::set<std::string>& may_lack = {});
 

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 
 #include "data_loader.hpp"
@@ -66,6 +67,31 @@ void Session::check_vocabulary(const DecoderConfig& config, const std::filesyste
       "; encode the text with the model's own tokenizer (specula-train-text tokenizer --tokenizer)");
 }
 
+DraftVocabulary Session::draft_vocabulary(std::span<const Token> ends) const {
+  auto vocabulary = count_draft_vocabulary(corpus_, shares_, options_.draft_vocabulary, ends);
+  if (!vocabulary.tokens.empty()) std::printf("%s\n", describe(vocabulary).c_str());
+  return vocabulary;
+}
+
+DraftVocabulary Session::draft_vocabulary_of(const std::vector<std::int32_t>& tokens) const {
+  auto vocabulary = measure_draft_vocabulary(corpus_, shares_, tokens);
+  std::printf("%s\n", describe(vocabulary).c_str());
+  return vocabulary;
+}
+
+torch::Tensor Session::first_rows() const {
+  return BatchLoader(corpus_.styles, options_.seed, shares_)
+      .next(options_.loop.batch, options_.loop.context)
+      .to(device_);
+}
+
+std::int64_t Session::epoch_tokens() const {
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < corpus_.styles.size(); ++i)
+    if (shares_[i] > 0) tokens += static_cast<std::int64_t>(count_tokens(corpus_.styles[i].train));
+  return tokens;
+}
+
 ModelCard Session::card(const std::string& name, const std::string& loss, const Progress& progress) const {
   ModelCard card{.name = name,
                  .recipe = options_.recipe(loss),
@@ -95,13 +121,24 @@ void Session::place(const std::string& name, torch::nn::Module& model) const {
 
 void Session::for_heldout(
     const std::function<void(const std::string& style, const torch::Tensor& rows)>& f) const {
-  for (const auto& style : corpus_.styles) {
-    const auto rows = heldout_rows(style, options_.loop.context, 96);
-    if (rows.size(0) == 0) continue;
-    for (const auto& part : rows.split(16)) {
-      f(style.name, part.to(device_));
+  constexpr std::int64_t kMost = 96, kPart = 8, kParts = kMost / kPart;
+  constexpr double kShare = 0.05;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const auto start = Clock::now();
+  const double allowed = training_since_ ? kShare * seconds_since(*training_since_) - heldout_seconds_
+                                         : std::numeric_limits<double>::infinity();
+  std::vector<torch::Tensor> rows;
+  for (const auto& style : corpus_.styles) rows.push_back(heldout_rows(style, options_.loop.context, kMost));
+  for (std::int64_t part = 0; part < kParts && (part == 0 || seconds_since(start) < allowed); ++part) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].size(0) <= part) continue;
+      f(corpus_.styles[i].name,
+        rows[i].slice(0, part, c10::nullopt, kParts).to(device_));  // spread as the whole is
     }
   }
+  heldout_seconds_ += seconds_since(start);
 }
 
 void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) const {
@@ -117,6 +154,8 @@ void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) co
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int) { request_stop(); });
   }
+  training_since_ = Clock::now();
+  heldout_seconds_ = 0;
   specula_train::train(model, loader, optimizer, device_, loop, callbacks);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "corpus.hpp"
+#include "text_commands.hpp"
 #include "tokens.hpp"
 #include "train_tokenizer.hpp"
 
@@ -164,6 +165,9 @@ int main(int argc, char** argv) {
   TokenizerCommand tokenizer;
   corpus.add_to(app);
   tokenizer.add_to(app);
+  st::add_prompts_command(app);
+  st::add_unlike_command(app);
+  st::add_heldout_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

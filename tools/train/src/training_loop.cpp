@@ -1,6 +1,7 @@
 #include "training_loop.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
@@ -29,6 +30,17 @@ std::string to_text(const Losses& losses) {
   return text;
 }
 
+/// Before a checkpoint is overwritten.
+void check_weights(const torch::nn::Module& model, std::int64_t steps) {
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().isfinite().all().item<bool>()) continue;
+    throw std::runtime_error(
+        "after step " + std::to_string(steps) + " " + item.key() +
+        " is not finite; the last checkpoint is kept: lower --lr, and start again, or there with "
+        "--resume");
+  }
+}
+
 /// Estimated remaining seconds of training.
 double seconds_left(double fraction, double seconds_done) {
   return fraction > 0 ? seconds_done * (1 - fraction) / fraction : 0;
@@ -37,6 +49,7 @@ double seconds_left(double fraction, double seconds_done) {
 }  // namespace
 
 void request_stop() { stop_requested = 1; }
+bool stop_was_requested() { return stop_requested != 0; }
 
 Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimizer, torch::Device device,
                const LoopOptions& options, const LoopCallbacks& callbacks) {
@@ -61,7 +74,11 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
   const auto save = [&] {
     {
       torch::NoGradGuard no_grad;
+      check_weights(model, progress.steps);
+      const auto start = Clock::now();
       progress.heldout = callbacks.evaluate();
+      clock.add_other(seconds_since(start));
+      progress.seconds = clock.seconds();
     }
     save_checkpoint({.steps = progress.steps,
                      .tokens = progress.tokens,
@@ -82,6 +99,7 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
   std::int64_t tokens_at_report = progress.tokens;
   double loss_sum = 0;
   int loss_count = 0;
+  LossWatch watch;
 
   double fraction = options.budget.fraction(progress.steps, progress.seconds);
   while (fraction < 1 && stop_requested == 0) {
@@ -89,8 +107,20 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
     const bool long_rows = fraction >= options.long_rows_from && options.batch >= 2;
     const auto rows = loader.next(long_rows ? options.batch / 2 : options.batch,
                                   long_rows ? options.context * 2 : options.context);
-    loss_sum += compute_gradients(callbacks.loss, rows.to(device), parameters);
-    const double rate = learning_rate(options.peak_learning_rate, fraction);
+    const double loss = compute_gradients(callbacks.loss, rows.to(device), parameters);
+    if (!std::isfinite(loss)) {
+      throw std::runtime_error(
+          "the loss of step " + std::to_string(progress.steps + 1) +
+          " is not finite; lower --lr, and start again, or with --resume at the last checkpoint");
+    }
+    loss_sum += loss;
+    const double warm_up = options.budget.warm_up(progress.steps, progress.seconds);
+    const double rate = learning_rate(options.peak_learning_rate, fraction, warm_up);
+    if (fraction >= warm_up && watch.add(loss)) {
+      std::fprintf(stderr, "warning: step %lld: the loss rose to %.3f, it was %.3f; lower --lr (%g)\n",
+                   static_cast<long long>(progress.steps + 1), watch.smoothed(), watch.least(),
+                   options.peak_learning_rate);
+    }
     const double norm = optimizer.step(rate);
     ++loss_count;
 
@@ -116,6 +146,7 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
     if (fraction < 1 && stop_requested == 0 && seconds_since(last_save) >= 60 * options.checkpoint_minutes) {
       save();
       last_save = Clock::now();
+      fraction = options.budget.fraction(progress.steps, progress.seconds);
     }
   }
   progress.finished = fraction >= 1;

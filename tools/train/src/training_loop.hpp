@@ -54,7 +54,8 @@ struct LoopCallbacks {
 Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimizer, torch::Device device,
                const LoopOptions& options, const LoopCallbacks& callbacks);
 
-/// Ends train() after the step in progress. May be called from a signal handler.
+/// Ends train() and `sample` after the step in progress. May be called from a signal handler.
 void request_stop();
+bool stop_was_requested();
 
 }  // namespace specula_train

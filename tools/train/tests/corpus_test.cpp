@@ -159,7 +159,27 @@ TEST_CASE("saved tokens are loaded unchanged, and errors name bad files") {
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("outside the vocabulary"),
                        std::runtime_error);
   folder.write("s.train.tokens", std::string("\x01\0\0\0", 4));
+  std::filesystem::remove(folder.path / "s.train.documents");
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
+}
+
+TEST_CASE("documents by lengths may hold ends, or have none") {
+  const Folder folder("specula_train_corpus_test");
+  const st::TokenizedCorpus corpus{
+      .vocab_size = 9,
+      .styles = {{.name = "chat", .train = {{1, 5, 2, 6, 2}, {7, 8}}, .heldout = {{2, 2}}, .given = {3, 1}}}};
+  st::write_tokens(corpus, folder.path);
+  const auto read = st::read_tokens(folder.path).styles.at(0);
+  CHECK(read.train == corpus.styles[0].train);
+  CHECK(read.heldout == corpus.styles[0].heldout);
+  CHECK(read.given == corpus.styles[0].given);
+  const auto refuses = [&](const std::string& lengths, const char* why) {
+    folder.write("chat.train.documents", lengths);
+    CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains(why), std::runtime_error);
+  };
+  refuses(std::string("\x08\0\0\0", 4), "a document of 8 tokens, of 7");
+  refuses(std::string("\0\0\0\0", 4), "a document of 0 tokens");
+  refuses(std::string("\x05\0\0\0", 4), "leaves out the last 2 tokens");
 }
 
 TEST_CASE("documents end with the tokenizer's own token") {
@@ -178,6 +198,7 @@ TEST_CASE("documents end with the tokenizer's own token") {
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("begin or end is 9"),
                        std::runtime_error);
   folder.write("tokens.json", R"({"vocab_size": 9, "styles": ["s"]})");  // without, they are 1 and 2
+  std::filesystem::remove(folder.path / "s.train.documents");
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
 }
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace st = specula_train;
@@ -50,6 +51,42 @@ TEST_CASE("styles alternate, and a restored loader continues at its position") {
   other.restore(loader.state());
   for (int i = 0; i < 20; ++i) CHECK(torch::equal(loader.next(3, 8), other.next(3, 8)));
   CHECK(torch::equal(loader.next(2, 16), other.next(2, 16)));
+}
+
+TEST_CASE("every epoch has the same rows in another order") {
+  const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(40, 7, 100), .heldout = {}}};
+  st::BatchLoader loader(styles, 1);
+  const auto epoch = [&] {
+    std::vector<st::Document> rows;
+    for (int row = 0; row < 30; ++row) {
+      const auto tokens = loader.next(1, 8)[0].to(torch::kInt32);
+      rows.emplace_back(tokens.data_ptr<std::int32_t>(), tokens.data_ptr<std::int32_t>() + tokens.numel());
+    }
+    return rows;
+  };
+  // A document that fits a row and is cut starts again, so each row of 9 tokens has one of 7 whole.
+  std::vector<const st::Document*> all;
+  for (const auto& document : styles[0].train) all.push_back(&document);
+  const auto count = st::pack_rows(all, 9).size();
+  REQUIRE(count == 39);
+  auto first = epoch();
+  for (std::size_t row = 30; row < count; ++row) loader.next(1, 8);
+  auto second = epoch();
+  CHECK(first != second);
+  for (std::size_t row = 30; row < count; ++row) {
+    const auto tokens = loader.next(1, 8)[0].to(torch::kInt32);
+    second.emplace_back(tokens.data_ptr<std::int32_t>(), tokens.data_ptr<std::int32_t>() + tokens.numel());
+  }
+  for (const auto& row : first) CHECK(std::count(second.begin(), second.end(), row) == 1);
+}
+
+TEST_CASE("held-out rows are spread evenly over the text") {
+  st::TokenizedStyle style{.name = "x", .train = {}, .heldout = documents(40, 9, 100)};
+  const auto rows = st::heldout_rows(style, 8, 4);
+  REQUIRE(rows.sizes() == torch::IntArrayRef{4, 9});
+  for (int row = 0; row < 4; ++row) CHECK(rows[row][1].item<std::int64_t>() == 100 + 10 * row);
+  CHECK(st::heldout_rows(style, 8, 99).size(0) == 40);
+  CHECK(st::heldout_rows(style, 500, 4).size(0) == 0);
 }
 
 TEST_CASE("another seed gives another order") {

@@ -6,10 +6,13 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <specula/cpu/gguf_names.hpp>
 #include <specula/cpu/json.hpp>
 #include <specula/cpu/read_decoder_config.hpp>
+#include <specula/cpu/tensor_files.hpp>
 #include <stdexcept>
 
+#include "gguf_container.hpp"
 #include "safetensors.hpp"
 #include "tiny_models.hpp"
 
@@ -220,4 +223,71 @@ TEST_CASE("a feature head's directory") {
   CHECK(std::equal(read_back.feature_layers.begin(), read_back.feature_layers.end(), layers.begin(),
                    layers.end()));
   check_weights(place.directory, *head, *other);
+}
+
+TEST_CASE("a feature head with a draft vocabulary ends texts as its target does") {
+  const Place place;
+  auto target_config = tiny_target();
+  st::Llama target(target_config);
+  st::export_model(target, place.tokenizer, {}, place.directory);
+  CHECK(st::read_config(place.directory).ends == std::vector<std::int32_t>{2});
+  auto json = nlohmann::json::parse(text(place.directory / "config.json"));
+  json["eos_token_id"] = {2, 9};
+  std::ofstream(place.directory / "config.json") << json;
+  std::ofstream(place.directory / "generation_config.json") << R"({"eos_token_id": [11, 2]})";
+
+  auto config = st::head_config(st::read_config(place.directory));
+  CHECK(config.ends == std::vector<std::int32_t>{2, 9, 11});
+  config.end = 5;  // of the data's documents
+  config.draft_vocab_size = 4;
+  st::FeatureHead head(config, std::vector<std::int32_t>{2, 9, 11, 30}),
+      other(st::head_config(tiny_target()));
+  const auto directory = place.folder.path / "head";
+  st::export_feature_head(head, place.tokenizer, {.name = "head", .recipe = "r", .progress = {}}, directory);
+  json = nlohmann::json::parse(text(directory / "config.json"));
+  CHECK(json["eos_token_id"] == nlohmann::json{2, 9, 11});
+  CHECK(json["draft_vocab_size"] == 4);
+  CHECK(read(directory).draft_vocab_size == 4);
+  cpu::TensorFiles files(directory);
+  CHECK(files.find("draft_tokens").dtype_name == "I32");
+  check_weights(directory, *head, *other);  // a head of any draft vocabulary may go on from it
+  const auto card = text(directory / "MODEL_CARD.md");
+  CHECK(card.find("draft vocabulary) | 4 |") != std::string::npos);
+  CHECK(card.find("| parameters | 9792 |") != std::string::npos);  // the tokens are none
+}
+
+TEST_CASE("a GGUF file is a model, too") {
+  const Place place;
+  auto config = tiny_target();
+  config.qkv_bias = true;  // a Qwen2
+  st::Llama model(config), other(config);
+  specula_examples::GgufContainer out;
+  out.set("general.architecture", "qwen2");
+  const auto set = [&](const std::string& key, std::int64_t value) {
+    out.set("qwen2." + key, static_cast<std::uint32_t>(value));
+  };
+  set("block_count", config.layers), set("embedding_length", config.hidden);
+  set("feed_forward_length", config.intermediate), set("context_length", config.max_positions);
+  set("attention.head_count", config.heads), set("attention.head_count_kv", config.kv_heads);
+  set("vocab_size", config.vocab_size);
+  out.set("qwen2.attention.layer_norm_rms_epsilon", static_cast<float>(config.norm_epsilon));
+  out.set("qwen2.rope.freq_base", static_cast<float>(config.rope_theta));
+  out.set("tokenizer.ggml.eos_token_id", std::uint32_t{9});
+  out.set("tokenizer.ggml.eot_token_id", std::uint32_t{7});
+  for (const auto& item : model->named_parameters()) {
+    const auto value = item.value().detach().contiguous();
+    out.add(cpu::gguf_name(item.key()), 0, value.sizes().vec(),
+            {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
+  }
+  const auto file = place.folder.path / "model.gguf";
+  std::ofstream(file, std::ios::binary) << out.bytes();
+
+  const auto read_back = st::read_config(file);
+  CHECK(read_back.layers == 3);
+  CHECK(read_back.qkv_bias);
+  CHECK(read_back.tied_head);
+  CHECK(read_back.ends == std::vector<std::int32_t>{7, 9});
+  st::load_weights(file, *other);
+  for (std::size_t i = 0; i < model->parameters().size(); ++i)
+    CHECK(torch::equal(other->parameters()[i], model->parameters()[i]));
 }

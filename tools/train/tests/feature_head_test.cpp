@@ -7,6 +7,7 @@
 #include <specula/theory/context_alignment.hpp>
 #include <stdexcept>
 
+#include "checkpoint.hpp"
 #include "export.hpp"
 #include "folder.hpp"
 #include "safetensors.hpp"
@@ -22,6 +23,7 @@ struct Pair {
     torch::manual_seed(2);
     enlarge(*target);
     enlarge(*head);
+    head->borrow(target->lm_head(), torch::kFloat32);
   }
   static st::DecoderConfig config() {
     auto config = st::head_config(tiny_target());
@@ -143,6 +145,8 @@ TEST_CASE("a head on several layers starts as one on the features, and learns to
 
   const auto rows = random_rows(2, 9);
   const st::HeadLossOptions options{.distillation = {}, .noise = 0, .distance_weight = 0};
+  CHECK_THROWS_WITH_AS(head->lm_head(), doctest::Contains("borrow"), std::logic_error);
+  head->borrow(pair.target->lm_head(), torch::kFloat32);
   st::head_loss(head, pair.target, rows, options, torch::kFloat32).backward();
   const auto gradient = head->named_parameters()[st::kFeatureFusion].grad();
   for (std::int64_t part = 0; part < 3; ++part)
@@ -261,6 +265,85 @@ TEST_CASE("the loss of a head") {
   CHECK(loss(rows.bitwise_not()).item<double>() == 0);
 }
 
+TEST_CASE("the loss of a head with a draft vocabulary is over its tokens alone, also in pieces") {
+  for (const std::int64_t length : {12, 300}) {  // the latter in 7 pieces
+    CAPTURE(length);
+    Pair pair;
+    auto config = Pair::config();
+    const std::vector<std::int32_t> tokens{0, 2, 3, 7, 20, 21, 40, 49};
+    CHECK_THROWS_AS(st::FeatureHead(config, tokens), std::invalid_argument);
+    config.draft_vocab_size = 8;
+    st::FeatureHead head(config, tokens);
+    CHECK(head->parameters().size() == pair.head->parameters().size());
+    st::copy_parameters(pair.head->parameters(), *head);
+    head->borrow(pair.target->lm_head(), torch::kFloat32);
+    CHECK(torch::equal(head->lm_head().weight[3], pair.target->lm_head().weight[7]));
+
+    const st::HeadLossOptions options{.forwards = 2,
+                                      .distillation = {.k = 3, .weight = 0.7, .cross_entropy_weight = 0.2},
+                                      .noise = 0,
+                                      .distance_weight = 0,
+                                      .logits_at_once = 2 * 8 * 130};
+    const auto rows = random_rows(3, length);
+    const auto loss = [&](const Tensor& part) {
+      return st::head_loss(head, pair.target, part, options, torch::kFloat32);
+    };
+    check_parts(loss, rows, *head);
+    const auto inputs = rows.narrow(1, 0, length - 1);
+    const auto features = pair.features(inputs);
+    const auto predicted = pair.predict(inputs, features, 2);
+    const auto index = torch::tensor(tokens).to(torch::kInt64);
+    Tensor expected = torch::zeros({});
+    for (std::int64_t forward = 0; forward < 2; ++forward) {
+      const auto later = [&](const Tensor& x) {
+        return x.narrow(1, forward, length - 1 - forward).flatten(0, 1);
+      };
+      const auto p = torch::softmax(pair.target->head(later(features)).index_select(1, index), -1);
+      const auto log_q = torch::log_softmax(
+          pair.target->head(later(predicted[static_cast<std::size_t>(forward)])).index_select(1, index), -1);
+      const auto top = std::get<1>(p.topk(3));
+      expected = expected - 0.2 * (p * log_q).sum(-1).mean() -
+                 0.7 * (p.gather(1, top) * log_q.gather(1, top)).sum(-1).mean();
+    }
+    CHECK(loss(rows).item<double>() == doctest::Approx(expected.item<double>()).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("distance and noise are relative to the features' scale") {
+  Pair pair;
+  const auto rows = random_rows(4, 12);
+  const auto features = pair.features(rows.narrow(1, 0, 11));
+  const auto scale = st::feature_scale(pair.target, rows, torch::kFloat32);
+  CHECK(scale == doctest::Approx(features.square().mean().sqrt().item<double>()));
+  const auto distance = [&](double by, double noise) {
+    const auto loss = [&](double weight) {
+      return st::head_loss(pair.head, pair.target, rows,
+                           {.forwards = 1,
+                            .distillation = {},
+                            .noise = noise,
+                            .distance_weight = weight,
+                            .feature_scale = by},
+                           torch::kFloat32)
+          .item<double>();
+    };
+    return loss(1) - loss(0);
+  };
+  torch::NoGradGuard no_grad;
+  const auto predicted = pair.predict(rows.narrow(1, 0, 11), features, 1)[0];
+  CHECK(distance(scale, 0) ==
+        doctest::Approx(torch::smooth_l1_loss(predicted / scale, features / scale).item<double>())
+            .epsilon(1e-3));
+  const auto with_noise = [&](double by, double noise) {
+    return st::head_loss(
+               pair.head, pair.target, rows,
+               {.forwards = 1, .distillation = {}, .noise = noise, .distance_weight = 0, .feature_scale = by},
+               torch::kFloat32)
+        .item<double>();
+  };
+  CHECK(with_noise(4, 0.05) == doctest::Approx(with_noise(1, 0.2)));
+  CHECK(with_noise(4, 0.2) != doctest::Approx(with_noise(1, 0.2)));
+}
+
 TEST_CASE("noise is the same for the same rows") {
   Pair pair;
   const auto rows = random_rows(4, 12);
@@ -297,7 +380,8 @@ TEST_CASE("a resumed training of a head continues identically") {
   check_resume([] {
     torch::manual_seed(5);
     const st::Llama target(tiny_target());
-    const st::FeatureHead head(Pair::config());
+    st::FeatureHead head(Pair::config());
+    head->borrow(target->lm_head(), torch::kFloat32);
     return Trainee{head.ptr(), [=](const Tensor& rows) mutable {
                      auto own_head = head;
                      auto own_target = target;

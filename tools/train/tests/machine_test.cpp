@@ -2,8 +2,13 @@
 #include "machine.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
+#include <string>
 
 namespace st = specula_train;
 
@@ -28,4 +33,18 @@ TEST_CASE("precisions by name") {
 TEST_CASE("descriptions of machines") {
   const auto words = st::describe_machine(torch::kCPU, torch::kBFloat16);
   CHECK(words == "CPU, " + std::to_string(torch::get_num_threads()) + " threads, products in BFloat16");
+}
+
+TEST_CASE("what may end the process is tried in a child") {
+  CHECK(st::survives([] { return true; }));
+  CHECK_FALSE(st::survives([] { return false; }));
+  CHECK_FALSE(st::survives([]() -> bool { throw 1; }));
+  CHECK_FALSE(st::survives([] { return std::raise(SIGILL) == 0; }));
+  CHECK_FALSE(st::survives([] { return pause() == 0; }, 1));
+}
+
+TEST_CASE("AMX is used only where the processor has it") {
+  std::ifstream in("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (st::amx_works()) CHECK(text.find("amx_bf16") != std::string::npos);
 }

@@ -57,12 +57,30 @@ TEST_CASE("states are those of the target, which runs once for each row") {
   CHECK(std::filesystem::file_size(file) == size);
 }
 
+TEST_CASE("in memory likewise, up to a limit") {
+  torch::manual_seed(5);
+  st::Llama target(tiny_target());
+  enlarge(*target);
+  const auto rows = random_rows(4, 7);
+  const auto wanted = target->states(rows, {1}, torch::kFloat32).all;
+  CHECK(st::state_bytes(tiny_target(), 1) == 2 * 2 * 32);
+  const auto row = 7 * (st::state_bytes(tiny_target(), 1) + 4);
+  st::StatesCache cache(2 * row, target, {1});
+  CHECK(near(cache.states(target, rows, torch::kFloat32).all, wanted));
+  spoil(target);
+  CHECK(near(cache.states(target, rows.narrow(0, 0, 2), torch::kFloat32).all, wanted.narrow(0, 0, 2)));
+  CHECK(
+      cache.states(target, rows.narrow(0, 2, 1), torch::kFloat32).all.isnan().any().item<bool>());  // no room
+  CHECK(st::free_memory() > 1 << 20);
+}
+
 TEST_CASE("a head learns the same from cached states, up to their rounding") {
   torch::manual_seed(5);
   const Folder folder("specula_train_states_test");
   st::Llama target(tiny_target());
   enlarge(*target);
   st::FeatureHead head(st::head_config(tiny_target(), {1}));
+  head->borrow(target->lm_head(), torch::kFloat32);
   st::StatesCache cache(folder.path / "states", target, {1});
   const auto rows = random_rows(4, 12);
   const auto loss = [&](st::StatesCache* kept) {

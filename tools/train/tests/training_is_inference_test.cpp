@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <specula/cpu/decoder.hpp>
 #include <vector>
@@ -79,6 +80,25 @@ Tensor run_round(Runner& target, Runner& draft, const std::vector<specula::Token
   return torch::stack(rows);
 }
 
+const std::vector<std::int32_t> kDraftTokens{0, 3, 4, 18, 29, 41, 49};
+
+/// Logits (..., D) of a draft vocabulary as a runner gives them: minus infinity for other tokens.
+Tensor spread(const Tensor& logits) {
+  auto shape = logits.sizes().vec();
+  shape.back() = kVocab;
+  return torch::full(shape, -std::numeric_limits<float>::infinity())
+      .index_copy_(-1, torch::tensor(kDraftTokens, torch::kInt64), logits);
+}
+
+/// A draft over the embedding of a target of this width, with that draft vocabulary.
+st::DecoderConfig projected_draft(std::int64_t layers, std::int64_t target_hidden) {
+  auto config = tiny_draft(layers);
+  config.tied_head = false;
+  config.target_hidden_size = target_hidden;
+  config.draft_vocab_size = static_cast<std::int64_t>(kDraftTokens.size());
+  return config;
+}
+
 bool same(const Tensor& a, const Tensor& b) { return torch::allclose(a, b, 1e-4, 1e-4); }
 
 }  // namespace
@@ -122,6 +142,40 @@ TEST_CASE("a plain decoder: training logits equal inference logits") {
   }
 }
 
+TEST_CASE("a plain draft over its target's embedding: training logits equal inference logits at every exit") {
+  for (const auto& of_target : {tiny_target(), other_target()}) {
+    torch::NoGradGuard no_grad;
+    torch::manual_seed(8);
+    Target target(of_target, 0);
+    auto config = projected_draft(3, of_target.hidden);
+    config.exits = {1, 3};
+    st::Llama draft(config, target.model->embedding(), kDraftTokens);
+    enlarge(*draft);
+    const Export files;
+    st::export_model(draft, files.tokenizer, {}, files.directory);
+    files.reload(*draft);
+    const auto tokens = random_rows(1, kLength);
+    const auto exits = draft->exit_features(tokens, torch::kFloat32);
+    const auto text = list(tokens[0]);
+    Runner runner(files.load(target.weights));
+    REQUIRE(runner.exits() == 2);
+    const auto check = [&](std::span<const float> logits, std::size_t exit, std::int64_t t) {
+      CHECK(same(torch::tensor(std::vector<float>(logits.begin(), logits.end())),
+                 spread(draft->head(exits[exit][0][t]))));
+    };
+    for (std::int64_t t = 0; t < kLength; ++t) {
+      const specula::NodeId root = specula::kNoParent;
+      const std::int32_t row = 0;
+      check(runner.extend_to_exit(std::span(text).subspan(static_cast<std::size_t>(t), 1), {&root, 1}, 0)
+                .row(0),
+            0, t);
+      check(runner.resume_to_exit({&row, 1}, 1).row(0), 1, t);
+      const specula::NodeId first = 0;
+      runner.commit(std::span(&first, 1));
+    }
+  }
+}
+
 TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
   torch::NoGradGuard no_grad;
   struct Case {
@@ -131,20 +185,26 @@ TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
     std::vector<std::int64_t> reads;
     std::size_t shards;
     bool tied;
+    bool projected = false;
   };
   for (const Case& c :
        {Case{"one layer", tiny_target(), 1, {}, 0, true}, Case{"two layers", tiny_target(), 2, {}, 0, true},
         Case{"another's Llama", other_target(), 1, {}, 3, true},
         Case{"another's, its layers chosen, a head of its own", other_target(), 2, {2, 0}, 3, false},
         Case{"Qwen3", qwen3_target(), 1, {}, 0, true},
-        Case{"the lowest layer", tiny_target(), 1, {0}, 0, true}}) {
+        Case{"the lowest layer", tiny_target(), 1, {0}, 0, true},
+        Case{"over the target's embedding", other_target(), 2, {}, 0, false, true}}) {
     CAPTURE(c.name);
     torch::manual_seed(c.layers);
     Target target(c.target, c.shards);
     auto draft_config = tiny_draft(c.layers);
     draft_config.tied_head = c.tied;
-    st::Glide draft(st::GlideConfig{
-        .draft = draft_config, .target = target.model->config(), .block = 5, .target_layers = c.reads});
+    if (c.projected) draft_config = projected_draft(c.layers, target.model->config().hidden);
+    st::Glide draft(
+        st::GlideConfig{
+            .draft = draft_config, .target = target.model->config(), .block = 5, .target_layers = c.reads},
+        c.projected ? target.model->embedding() : Tensor(),
+        c.projected ? kDraftTokens : std::vector<std::int32_t>{});
     enlarge(*draft);
     const Export files;
     st::export_glide(draft, files.tokenizer, {}, files.directory);
@@ -153,9 +213,10 @@ TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
     const auto tokens = random_rows(1, kLength);
     const auto view =
         target.model->target_view(tokens, draft->config().layers_read(), false, torch::kFloat32);
-    const auto trained = draft->head(draft->features(tokens, view.layers, torch::kFloat32))[0];
+    auto trained = draft->head(draft->features(tokens, view.layers, torch::kFloat32))[0];
+    if (c.projected) trained = spread(trained);
 
-    Runner target_runner(target.weights), draft_runner(files.load());
+    Runner target_runner(target.weights), draft_runner(files.load(target.weights));
     const auto run = [&](std::int64_t root, std::int64_t steps) {
       return run_round(target_runner, draft_runner, list(tokens[0]), static_cast<std::size_t>(root),
                        static_cast<std::size_t>(steps), [](Runner& runner) { return runner.key_values(); });
@@ -183,10 +244,12 @@ TEST_CASE("a feature head: every round has the logits of training's forward pass
   struct Case {
     st::DecoderConfig target;
     std::vector<std::int64_t> feature_layers;
+    bool reduced = false;
   };
-  for (const auto& [trained_for, feature_layers] :
+  for (const auto& [trained_for, feature_layers, reduced] :
        {Case{tiny_target(), {}}, Case{other_target(), {}}, Case{other_target(), {1, 2}},
-        Case{qwen3_target(), {1}}}) {
+        Case{qwen3_target(), {1}}, Case{tiny_target(), {}, true}, Case{other_target(), {1}, true}}) {
+    CAPTURE(reduced);
     const bool others = !trained_for.tied_head;
     CAPTURE(others);
     CAPTURE(feature_layers.size());
@@ -196,11 +259,17 @@ TEST_CASE("a feature head: every round has the logits of training's forward pass
     config.heads = 8;
     config.kv_heads = 4;
     config.intermediate = 40;
-    st::FeatureHead head(config);
+    if (reduced) config.draft_vocab_size = static_cast<std::int64_t>(kDraftTokens.size());
+    st::FeatureHead head(config, reduced ? kDraftTokens : std::vector<std::int32_t>{});
     enlarge(*head);
     const Export files;
     st::export_feature_head(head, files.tokenizer, {}, files.directory);
     files.reload(*head);
+    head->borrow(target.model->lm_head(), torch::kFloat32);
+    const auto logits_of = [&, &some = reduced](const Tensor& features) {
+      const auto logits = torch::linear(features, head->lm_head().weight);
+      return some ? spread(logits) : logits;
+    };
 
     const auto tokens = random_rows(1, kLength);
     const auto states = target.model->states(tokens, feature_layers, torch::kFloat32).all;
@@ -218,9 +287,9 @@ TEST_CASE("a feature head: every round has the logits of training's forward pass
       for (std::int64_t step = 0; step < steps; ++step) {
         CAPTURE(step);
         const auto at = static_cast<std::size_t>(step);
-        CHECK(same(logits[step], target.model->head(predicted[at][0][root + step])));
+        CHECK(same(logits[step], logits_of(predicted[at][0][root + step])));
         if (step == 0) continue;  // and the steps differ
-        CHECK_FALSE(same(logits[step], target.model->head(predicted[at - 1][0][root + step])));
+        CHECK_FALSE(same(logits[step], logits_of(predicted[at - 1][0][root + step])));
       }
     }
   }

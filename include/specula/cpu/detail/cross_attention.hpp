@@ -98,7 +98,7 @@ template <class Real>
 class KeyValuesInput final : public ModelInput<Real> {
  public:
   KeyValuesInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
-      : ModelInput<Real>(weights), target_(weights.config.target, options) {}
+      : ModelInput<Real>(weights, options), target_(weights.config.target, options) {}
 
   void set_target_state(const KeyValuesView<Real>& view) override {
     const TargetShape& own = this->weights_.config.target;

@@ -55,6 +55,11 @@ struct Decoder<Real>::Impl {
     if (!weights) throw std::invalid_argument("Decoder: no weights");
     const DecoderConfig& config = weights->config;
     detail::require_option("vocab_size", options.vocab_size, 0, config.vocab_size);
+    if (options.vocab_size > 0 && !weights->draft_tokens.empty() &&
+        weights->draft_tokens.front() >= options.vocab_size)
+      throw std::invalid_argument("DecoderOptions::vocab_size is " + std::to_string(options.vocab_size) +
+                                  ", must be above " + std::to_string(weights->draft_tokens.front()) +
+                                  ", the first token of the draft vocabulary");
     for (std::size_t k = 0; k < options.feature_layers.size(); ++k)
       detail::require_option("feature_layers", options.feature_layers[k],
                              k ? options.feature_layers[k - 1] + 1 : 1, config.layers - 1);

@@ -15,6 +15,7 @@
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/cross_attention.hpp"
 #include "specula/cpu/detail/feature_input.hpp"
+#include "specula/cpu/detail/logit_rows.hpp"
 #include "specula/cpu/detail/mlp.hpp"
 #include "specula/cpu/detail/model_input.hpp"
 #include "specula/cpu/detail/slot_memory.hpp"
@@ -38,7 +39,7 @@ std::unique_ptr<ModelInput<Real>> make_input(const DecoderWeights<Real>& weights
     case Conditioning::nothing:
       break;
   }
-  return std::make_unique<ModelInput<Real>>(weights);
+  return std::make_unique<ModelInput<Real>>(weights, options);
 }
 
 /// Owns the blocks of a model and all memory of a pass; run() allocates nothing.
@@ -52,8 +53,8 @@ class DecoderPass {
         batch_(config(), options, most_cols(*weights_), bytes(*weights_)),
         attention_(config(), options, slots_.cache),
         mlp_(config(), options),
-        logits_(options.max_nodes, config().vocab_size) {
-    if (config().exits.size() > 1) exit_logits_ = {options.max_nodes, config().vocab_size};
+        logits_(*weights_, options.max_nodes) {
+    if (config().exits.size() > 1) exit_logits_ = {*weights_, options.max_nodes};
     for (std::int32_t l = 0; l < config().layers; ++l) {
       const LayerWeights<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
       auto& blocks = layers_.emplace_back();
@@ -70,8 +71,8 @@ class DecoderPass {
   SlotMemory<Real>& slots() { return slots_; }
   ModelInput<Real>& input() { return *input_; }
   const ModelInput<Real>& input() const { return *input_; }
-  Activations<Real>& logits() { return logits_; }
-  Activations<Real>& exit_logits() { return exit_logits_; }
+  Activations<Real>& logits() { return logits_.rows(); }
+  Activations<Real>& exit_logits() { return exit_logits_.rows(); }
 
   /// Runs `tokens`, which see the slots [0, base) and their paths, and stores their keys and values. Writes
   /// the logits of the tokens from `first_row` on to logits(). `end` slots are in use. Requires a call of
@@ -116,9 +117,8 @@ class DecoderPass {
     batch_.norm(worker, weights_->final_norm);
     slots_.store(worker, batch_, batch_.normed, slots_.features);
     if (first_row_ < batch_.count())
-      batch_.product.multiply(worker.thread, weights_->head(), batch_.normed,
-                              part_.to_exit_logits ? exit_logits_ : logits_, first_row_, batch_.count(),
-                              logits_at_);
+      (part_.to_exit_logits ? exit_logits_ : logits_)
+          .run(worker, weights_->head(), batch_, first_row_, logits_at_);
   }
 
   /// Columns of the widest matrix.
@@ -135,7 +135,7 @@ class DecoderPass {
   /// The matrices that a pass multiplies by.
   template <class See>
   static void see_matrices(const DecoderWeights<Real>& weights, See see) {
-    see(weights.head());
+    see(weights.head()), see(weights.embed_projection);
     if (weights.feature_input) see(weights.feature_input->fusion), see(weights.feature_input->states);
     for (const LayerWeights<Real>& layer : weights.layers) {
       see(layer.attention.qkv), see(layer.attention.output);
@@ -153,7 +153,7 @@ class DecoderPass {
   std::vector<std::vector<std::unique_ptr<Block<Real>>>> layers_;  // the blocks of each
   PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first token with logits, and their row
-  Activations<Real> logits_, exit_logits_;      // (rows, vocab)
+  LogitRows<Real> logits_, exit_logits_;
 };
 
 }  // namespace specula::cpu::detail

@@ -28,7 +28,7 @@ class FeatureInput final : public ModelInput<Real> {
  public:
   /// `own`: by slot, the features that the model predicts.
   FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options, Activations<Real>& own)
-      : ModelInput<Real>(weights),
+      : ModelInput<Real>(weights, options),
         fusion_(weights.feature_input.value()),
         own_(own),
         layers_(weights.config.feature_layers),

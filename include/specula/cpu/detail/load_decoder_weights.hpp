@@ -39,6 +39,7 @@ struct TensorName {
 };
 
 /// Builds the weights from a `source` of tensors by Hugging Face name:
+///   source.draft_tokens(config)                  the tokens of the draft vocabulary, if there is one
 ///   source.type(names, cols)                     weight type of the matrix made of these
 ///   source.rows(name, rows, cols, take(r, row)) calls take per row
 template <class Real, class Source>
@@ -72,6 +73,7 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
                      cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
   DecoderWeights<Real> out;
   out.config = config;
+  if (config.draft_vocab_size > 0) out.draft_tokens = source.draft_tokens(config);
   if (config.conditioned_on == Conditioning::features) {
     FeatureInputWeights<Real>& input = out.feature_input.emplace();
     input.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
@@ -79,8 +81,11 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
       input.states = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
   } else {
-    out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
-    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
+    if (config.borrows_embedding())
+      out.embed_projection = matrix({{"model.embed_projection.weight", hidden}}, config.target_hidden_size);
+    else
+      out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
+    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.head_rows()}}, hidden);
     out.final_norm = vector("model.norm.weight");
   }
   for (std::int32_t l = 0; l < config.layers; ++l) {
@@ -119,31 +124,41 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
 template <class Real>
 void check_target(const DecoderConfig& config, const std::shared_ptr<const DecoderWeights<Real>>& target,
                   const std::string& source) {
-  const Requirements expect{source};
-  if (config.conditioned_on != Conditioning::features) return;
-  expect(target != nullptr, "a head that reads features is loaded with its target's weights");
-  const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
-    expect(own == its,
-           std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
-  };
-  same("hidden_size", config.hidden_size, target->config.hidden_size);
-  same("vocab_size", config.vocab_size, target->config.vocab_size);
-  expect(config.feature_layers.empty() || config.feature_layers.back() < target->config.layers,
-         "key 'feature_layers': expected numbers below the target's num_hidden_layers " +
-             std::to_string(target->config.layers));
+  if (!config.borrows_embedding()) return;
+  Requirements{source}(target != nullptr,
+                       config.conditioned_on == Conditioning::features
+                           ? "a head that reads features is loaded with its target's weights"
+                           : "a draft over its target's embedding is loaded with its target's weights");
+  validate_target(config, target->config, source);
 }
 
+/// A head's rows of the LM head are copied, so that they lie in panels as products read them.
 template <class Real>
-DecoderWeights<Real> share_target_weights(DecoderWeights<Real> head,
+DecoderWeights<Real> share_target_weights(DecoderWeights<Real> draft,
                                           std::shared_ptr<const DecoderWeights<Real>> target) {
-  if (head.feature_input) head.target = std::move(target);
-  return head;
+  if (!draft.config.borrows_embedding()) return draft;
+  if (draft.feature_input && !draft.draft_tokens.empty())
+    draft.separate_head = target->head().select(draft.draft_tokens);
+  draft.target = std::move(target);
+  return draft;
 }
 
 struct FileWeights {
   TensorFiles& files;
   std::optional<WeightType> stored;
   std::set<std::string, std::less<>> read = {};  // names
+
+  std::vector<std::int32_t> draft_tokens(const DecoderConfig& config) {
+    constexpr const char* kName = "draft_tokens";
+    read.insert(kName);
+    auto tokens = files.integers(kName, config.draft_vocab_size);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] < (i ? tokens[i - 1] + 1 : 0) || tokens[i] >= config.vocab_size)
+        files.fail(kName, "entry " + std::to_string(i) + " is " + std::to_string(tokens[i]) +
+                              ", expected ascending tokens from 0 to " +
+                              std::to_string(config.vocab_size - 1));
+    return tokens;
+  }
 
   /// As asked, else bfloat16 if it holds all parts exactly, or nearly as well as their blocks of few bits do.
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
@@ -171,6 +186,13 @@ struct FileWeights {
 struct RandomWeights {
   WeightType stored;
   std::uint64_t state;
+
+  static std::vector<std::int32_t> draft_tokens(const DecoderConfig& config) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < config.draft_vocab_size; ++i)
+      tokens.push_back(static_cast<std::int32_t>(i * config.vocab_size / config.draft_vocab_size));
+    return tokens;
+  }
 
   WeightType type(std::span<const TensorName>, std::int32_t) const { return stored; }
 
@@ -210,6 +232,9 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   auto weights = detail::build_decoder_weights<Real>(config, source);
   for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
     if (source.read.contains(name)) continue;
+    for (const auto& [part, key] : {std::pair{"draft_tokens", "draft_vocab_size"},
+                                    {"model.embed_projection.weight", "target_hidden_size"}})
+      if (name == part) files.fail(name, std::string("is not used: config.json has no key '") + key + "'");
     if (name.ends_with(".bias") || (name.starts_with("model.layers.") && !name.ends_with(".inv_freq")))
       files.fail(name, "is no part of a model of " + std::to_string(config.layers) +
                            " layers of this architecture; " + detail::kAsGguf);

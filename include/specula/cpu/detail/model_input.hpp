@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/team_product.hpp"
@@ -17,12 +18,15 @@
 
 namespace specula::cpu::detail {
 
-/// Input of a model that is conditioned on nothing: its tokens. Those of drafts derive from it, and have a
-/// header each. Nothing is allocated after the constructor.
+/// Input of a model that is conditioned on nothing: its tokens. Those of conditioned drafts derive from it,
+/// and have a header each. Nothing is allocated after the constructor.
 template <class Real>
 class ModelInput {
  public:
-  explicit ModelInput(const DecoderWeights<Real>& weights) : weights_(weights) {}
+  ModelInput(const DecoderWeights<Real>& weights, const DecoderOptions& options) : weights_(weights) {
+    if (weights.embed_projection.rows() > 0)
+      embeddings_ = {pass_columns(options), weights.embed_projection.cols()};
+  }
   ModelInput(const ModelInput&) = delete;
   ModelInput& operator=(const ModelInput&) = delete;
   virtual ~ModelInput() = default;
@@ -48,7 +52,12 @@ class ModelInput {
   /// Is called before a batch runs, on one thread.
   virtual void set_batch(std::span<const BatchToken>) {}
   /// Writes batch.hidden, the input of the first layer.
-  virtual void run(const Worker& worker, Batch<Real>& batch) { embed(worker, batch, batch.hidden); }
+  virtual void run(const Worker& worker, Batch<Real>& batch) {
+    if (embeddings_.stride == 0) return embed(worker, batch, batch.hidden);
+    embed(worker, batch, embeddings_);
+    batch.product.multiply(worker.thread, weights_.embed_projection, embeddings_, batch.hidden, 0,
+                           batch.count());
+  }
 
  protected:
   [[noreturn]] static void fail(const std::string& what) {
@@ -59,12 +68,15 @@ class ModelInput {
   /// reach every sum.
   void embed(const Worker& worker, const Batch<Real>& batch, Activations<Real>& to) const {
     for (std::int32_t i = worker.first; i < worker.last; ++i) {
-      std::fill(to.at(i) + batch.hidden_size(), to.at(i) + to.stride, Real(0));
+      std::fill(to.at(i) + weights_.tokens().cols(), to.at(i) + to.stride, Real(0));
       weights_.tokens().get_row(batch.token(i).token, to.at(i));
     }
   }
 
   const DecoderWeights<Real>& weights_;
+
+ private:
+  Activations<Real> embeddings_;  // (batch, target's hidden), if they are projected
 };
 
 }  // namespace specula::cpu::detail

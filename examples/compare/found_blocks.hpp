@@ -1,0 +1,23 @@
+// The blocks that a target can draft without, for the table and as pipelines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <specula/draft/find_skipped.hpp>
+
+namespace specula_examples {
+
+/// The longest text that blocks are searched on, in tokens: of longer ones the end.
+inline constexpr std::size_t kSearchedTokens = 160;
+
+/// "layer-skip:attention=4-5:mlp=2"; without blocks "layer-skip:every=0:alike=2", which leaves none out.
+std::string layer_skip_text(const specula::SkippedBlocks& blocks);
+
+/// Chains of the best set, up to the length that is predicted to be the fastest.
+std::vector<std::string> block_pipelines(const specula::FoundBlocks& found);
+
+/// Agreement without each block, the trials, and what the best one is predicted to give.
+std::string block_table(const specula::FoundBlocks& found);
+
+}  // namespace specula_examples

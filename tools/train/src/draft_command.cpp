@@ -1,0 +1,109 @@
+// `specula-train draft`: from a target to a draft for it, in one command.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "commands.hpp"
+#include "draft_plan.hpp"
+#include "machine.hpp"
+#include "states_cache.hpp"
+
+namespace specula_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path folder_of_programs() {
+  std::error_code error;
+  const auto self = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw std::runtime_error("/proc/self/exe: cannot be read, so specula-train-text is not found");
+  return self.parent_path();
+}
+
+/// The first of these folders that has the program, or an empty path.
+fs::path find_program(const std::vector<fs::path>& folders, const char* name) {
+  for (const auto& folder : folders)
+    if (fs::exists(folder / name)) return fs::weakly_canonical(folder / name);
+  return {};
+}
+
+Programs find_programs(const fs::path& given) {
+  const auto own = folder_of_programs();
+  const Programs programs{
+      .train = own / "specula-train",
+      .text = own / "specula-train-text",
+      .quantize = find_program(
+          {given, given / "quantize", own / "../../examples/quantize", own / "../release/examples/quantize"},
+          "specula-quantize"),
+      .compare = find_program(
+          {given, given / "compare", own / "../../examples/compare", own / "../release/examples/compare"},
+          "specula-compare")};
+  if (!fs::exists(programs.text))
+    throw std::runtime_error(programs.text.string() + ": is not there; build it beside this program");
+  if (!given.empty() && (programs.quantize.empty() || programs.compare.empty()))
+    throw std::invalid_argument("--programs " + given.string() +
+                                ": specula-quantize and specula-compare are not there");
+  return programs;
+}
+
+void draft(const DraftRequest& request, const fs::path& given_programs) {
+  const auto programs = find_programs(given_programs);
+  const auto stages = plan_draft(request, programs);
+  const auto needs = needs_of(request, read_config(request.target));
+  std::printf("A %s draft for %s, in %s\n", request.method.c_str(), request.target.c_str(),
+              request.output.c_str());
+  for (const auto& stage : stages)
+    if (stage.hours > 0) std::printf("  %-10s %5.2f hours\n", stage.name.c_str(), stage.hours);
+  std::printf("  %-10s about %.1f GB of memory (%.1f free), %.1f GB of disk\n", "needs", needs.memory / 1e9,
+              static_cast<double>(free_memory()) / 1e9, needs.disk / 1e9);
+  if (programs.compare.empty())
+    std::printf(
+        "  neither 8 bits nor measured: specula-quantize and specula-compare were not found; --programs "
+        "FOLDER names theirs\n");
+  std::fflush(stdout);
+  if (needs.memory > static_cast<double>(free_memory()))
+    std::fprintf(stderr, "warning: that is more memory than is free\n");
+
+  Stages done(request.output / "stages");
+  for (const auto& stage : stages)
+    if (!done.run(stage.name, stage.calls)) return;
+  if (const auto figures = request.output / "figures.json"; fs::exists(figures)) {
+    std::printf("\n%s", verdict(figures, request.method).c_str());
+    std::printf("Run it with --target %s --models %s\n", request.target.c_str(),
+                (request.output / "models").c_str());
+  }
+}
+
+}  // namespace
+
+void add_draft_command(CLI::App& app) {
+  auto* command = app.add_subcommand("draft",
+                                     "From a target to a draft for it: lets it write text, trains on that, "
+                                     "and measures what it gives. The same command goes on "
+                                     "where it was stopped");
+  const auto request = std::make_shared<DraftRequest>();
+  const auto programs = std::make_shared<fs::path>();
+  command->add_option("--target", request->target, "The target's Hugging Face directory")->required();
+  command->add_option("--output", request->output, "Folder for all that is made")->required();
+  command->add_option("--method", request->method, "hass, eagle, glide or plain")->capture_default_str();
+  command->add_option("--hours", request->hours, "For all of it")->capture_default_str();
+  command->add_option("--text", request->texts,
+                      "NAME=FOLDER_OR_FILE, may be repeated: text that the target goes on with, besides "
+                      "questions that it asks itself");
+  command->add_option("--ask", request->asks,
+                      "NAME=TEXT, may be repeated: a question with {} in the place of a piece of that text");
+  command->add_option("--evaluation", request->evaluation,
+                      "FILE.jsonl, may be repeated: prompts of an evaluation; texts that share 13 words in a "
+                      "row with one are left out");
+  command->add_option("--programs", *programs,
+                      "Folder of specula-quantize and specula-compare: build/release/examples, say");
+  command->add_option("training", request->training,
+                      "After --: further options of the training, such as --batch 8");
+  command->callback([request, programs] { draft(*request, *programs); });
+}
+
+}  // namespace specula_train

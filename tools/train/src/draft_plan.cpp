@@ -1,0 +1,181 @@
+#include "draft_plan.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <specula/cpu/json_fields.hpp>
+#include <stdexcept>
+
+#include "files.hpp"
+
+namespace specula_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kTextShare = 0.35, kMeasureShare = 0.1;
+constexpr const char* kMaxGram = "cost-aware:chain:10@max-gram";
+
+std::string minutes(double hours) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", 60 * hours);
+  return text;
+}
+
+template <class... Rest>
+std::vector<std::string> words(std::vector<std::string> first, const Rest&... rest) {
+  (first.insert(first.end(), rest.begin(), rest.end()), ...);
+  return first;
+}
+
+bool is_head(const std::string& method) { return method == "hass" || method == "eagle"; }
+
+}  // namespace
+
+std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& programs) {
+  const auto& method = request.method;
+  if (!is_head(method) && method != "glide" && method != "plain")
+    throw std::invalid_argument("--method " + method + ": expected hass, eagle, glide or plain");
+  if (!(request.hours > 0)) throw std::invalid_argument("--hours: expected a time above 0");
+  const fs::path out = request.output, target = request.target;
+  const auto corpus = (out / "corpus").string(), prompts = (out / "prompts").string(),
+             drawn = (out / "drawn").string(), text = (out / "text").string();
+  std::vector<Stage> stages;
+
+  Stage asked{.name = "prompts", .calls = {}};
+  std::vector<std::string> make{"prompts", "--target", target.string(), "--output", prompts};
+  if (!request.texts.empty()) {
+    std::vector<std::string> read{"corpus", "--output", corpus};
+    for (const auto& style : request.texts) read = words(read, std::vector<std::string>{"--style", style});
+    asked.calls.push_back({programs.text, read});
+    make = words(make, std::vector<std::string>{"--data", corpus});
+    for (const auto& ask : request.asks) make = words(make, std::vector<std::string>{"--ask", ask});
+  }
+  asked.calls.push_back({programs.text, make});
+  stages.push_back(std::move(asked));
+
+  const double left = request.hours * (1 - (programs.compare.empty() ? 0 : kMeasureShare));
+  const double text_hours = left * kTextShare, training_hours = left - text_hours;
+  stages.push_back({.name = "text",
+                    .hours = text_hours,
+                    .calls = {{programs.train,
+                               {"sample", "--target", target.string(), "--prompts", prompts, "--output",
+                                drawn, "--minutes", minutes(text_hours), "--resume"}}}});
+  Stage check{.name = "check", .calls = {}};
+  std::vector<std::string> leave_out{"unlike", "--data", drawn, "--output", text};
+  for (const auto& file : request.evaluation)
+    leave_out = words(leave_out, std::vector<std::string>{"--prompts", file.string()});
+  check.calls.push_back({programs.text, leave_out});
+  const auto questions = (out / "heldout.jsonl").string();
+  check.calls.push_back(
+      {programs.text, {"heldout", "--data", text, "--frame", prompts, "--output", questions}});
+  stages.push_back(std::move(check));
+
+  const auto train = [&](const std::string& name, double hours, std::vector<std::string> command) {
+    const auto folder = (out / name).string();
+    command = words(command,
+                    std::vector<std::string>{"--target", target.string(), "--data", text, "--output", folder,
+                                             "--minutes", minutes(hours), "--resume"},
+                    request.training);
+    stages.push_back({.name = name, .hours = hours, .calls = {{programs.train, command}}});
+    return out / name / "export";
+  };
+  fs::path draft;
+  if (is_head(method)) {
+    const bool aligned = method == "hass";
+    draft = train("eagle", training_hours * (aligned ? 0.4 : 1),
+                  {"head", "--name", "eagle", "--alignment", "1", "--top-k-weight", "0",
+                   "--cross-entropy-weight", "0.1"});
+    if (aligned)
+      draft = train("hass", training_hours * 0.6, {"head", "--name", "hass", "--init", draft.string()});
+  } else if (method == "glide") {
+    draft = train("glide", training_hours, {"glide", "--name", "glide", "--loss", "target"});
+  } else {
+    draft = train("plain", training_hours, {"model", "--name", "plain", "--loss", "target"});
+  }
+
+  const auto models = (out / "models").string(), made = (out / "models" / method).string();
+  if (!programs.quantize.empty())
+    stages.push_back({.name = "8 bits", .calls = {{programs.quantize, {draft.string(), made}}}});
+  if (!programs.quantize.empty() && !programs.compare.empty()) {
+    std::string names;
+    for (const auto& name : pipelines_of(method)) names += (names.empty() ? "" : " ") + name;
+    stages.push_back({.name = "measure",
+                      .hours = request.hours * kMeasureShare,
+                      .calls = {{programs.compare,
+                                 {"--target", target.string(), "--models", models, "--prompts", questions,
+                                  "--limit", "12", "--max-new-tokens", "96", "--pipelines", names, "--json",
+                                  (out / "figures.json").string()}}}});
+  }
+  return stages;
+}
+
+Needs needs_of(const DraftRequest& request, const DecoderConfig& target) {
+  const auto parameters = static_cast<double>(
+      target.vocab_size * target.hidden * (target.tied_head ? 1 : 2) +
+      target.layers * (target.hidden * target.head_dim() * 2 * (target.heads + target.kv_heads) +
+                       3 * target.hidden * target.intermediate));
+  // 128 texts of 1,024 tokens, in 16 bits; and about 1,000 tokens a second, of which states are kept.
+  const double cache =
+      2.0 * 128 * 1024 * 2 * static_cast<double>(target.layers * target.kv_heads * target.head_dim());
+  const double tokens = 3600 * request.hours * kTextShare * 1000;
+  const double states = is_head(request.method) ? tokens * 2 * static_cast<double>(target.hidden) : 0;
+  return {.disk = tokens * 8 + 1e8,
+          .memory = std::max(4 * parameters + cache, 4 * parameters + 2e9 + states)};
+}
+
+std::vector<std::string> pipelines_of(const std::string& method) {
+  std::vector<std::string> names{kMaxGram};
+  for (const char* shape : {"chain:1@", "chain:2@", "chain:3@", "chain:4@"}) names.push_back(shape + method);
+  names.push_back("cost-aware:chain:10@max-gram," + method);
+  return names;
+}
+
+std::string verdict(const fs::path& file, const std::string& method) {
+  const auto json = specula::cpu::parse_json(specula_examples::read_file(file), file.string());
+  const specula::cpu::JsonFields all(json, file.string());
+  char line[320];
+  std::string out, best, best_draft;
+  double plain = 0, most = 1, most_draft = 0, cost = 0;
+  std::snprintf(line, sizeof line, "%-36s %6s %9s %8s  %s\n", "pipeline", "MAT", "speedup", "T(n)",
+                "acceptance by depth");
+  out += line;
+  for (const auto& entry : all.array("pipelines", "pipelines")) {
+    const specula::cpu::JsonFields row(entry, file.string());
+    const auto name = row.text("name");
+    const double speedup = row.number("speedup"), pass = row.number("target_milliseconds_per_call");
+    if (plain == 0) plain = pass;  // the first is plain decoding
+    std::string depths;
+    for (const auto& depth : row.array("acceptance_by_depth", "numbers or null"))
+      if (depth.is_number() && depths.size() < 40) {
+        char number[16];
+        std::snprintf(number, sizeof number, "%.2f ", depth.get<double>());
+        depths += number;
+      }
+    const bool drafts = name.find(method) != name.npos;
+    for (const auto& draft : row.array("drafts", "drafts"))
+      if (const specula::cpu::JsonFields fields(draft, file.string());
+          drafts && fields.text("model") == method)
+        cost = fields.number("cost_coefficient");
+    std::snprintf(line, sizeof line, "%-36s %6.2f %8.2fx %8.2f  %s\n", name.c_str(), row.number("mat"),
+                  speedup, plain > 0 ? pass / plain : 0, depths.c_str());
+    out += line;
+    if (speedup > most) most = speedup, best = name;
+    if (drafts && speedup > most_draft) most_draft = speedup, best_draft = name;
+  }
+  std::snprintf(line, sizeof line, "a step of the draft costs %.3f passes of the target (c)\n", cost);
+  out += line;
+  if (best.find(method) == best.npos) {
+    std::snprintf(
+        line, sizeof line,
+        "The draft does not pay here: at its best, %s, the text is written %.2f times as fast as without; "
+        "%s\n",
+        best_draft.c_str(), most_draft,
+        best.empty() ? "nothing else pays either." : (best + " needs no training and is faster.").c_str());
+    return out + line;
+  }
+  std::snprintf(line, sizeof line, "Use --pipeline %s: %.2f times as fast as plain decoding.\n", best.c_str(),
+                most);
+  return out + line;
+}
+
+}  // namespace specula_train
