@@ -14,15 +14,15 @@ std::string list(const char* key, const std::vector<std::uint8_t>& blocks) {
 
 }  // namespace
 
-std::string layer_skip_text(const specula::SkippedBlocks& blocks) {
+std::string block_pipeline(std::int32_t length, const specula::SkippedBlocks& blocks) {
   const auto lists = list("attention", blocks.attention) + list("mlp", blocks.mlp);
-  return "layer-skip" + (lists.empty() ? ":every=0:alike=2" : lists);
+  return "chain:" + std::to_string(length) + (lists.empty() ? ":every=0:alike=2" : lists) + "@layer-skip";
 }
 
 std::vector<std::string> block_pipelines(const specula::FoundBlocks& found) {
   std::vector<std::string> names;
   for (std::int32_t length = 1; length <= found.found().length; ++length)
-    names.push_back("chain:" + std::to_string(length) + "@" + layer_skip_text(found.found().blocks));
+    names.push_back(block_pipeline(length, found.found().blocks));
   return names;
 }
 
@@ -37,7 +37,7 @@ std::string block_table(const specula::FoundBlocks& found) {
   const auto& best = found.found();
   return "likeliest token as with all blocks:\n" + text_table(alone) + "\nthe least missed together:\n" +
          text_table(trials) + (best.speedup > 1 ? "\nthe best: " : "\nnone pays; the best: ") +
-         layer_skip_text(best.blocks) + "\n";
+         block_pipeline(best.length, best.blocks) + "\n";
 }
 
 }  // namespace specula_examples

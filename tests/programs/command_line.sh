@@ -42,7 +42,7 @@ expect 2 "search-for is 'speed', must be one of time, mat, tau, swi, PW" "$compa
 expect 2 "'small=x' must have a number of at least 0" "$compare" --costs small=x
 expect 2 "the set 'given' names all drafters of no pipeline" "$compare" --costs smal=0.02
 expect 2 "against 'chain:9' is neither among --pipelines nor a --search" "$compare" --against chain:9
-expect 2 'dev is for --search and --tune' "$compare" --dev 3
+expect 2 'dev is for --search, --tune and --find-blocks' "$compare" --dev 3
 expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
 expect 0 '--tokens' "$bigram" --help
 expect 2 'output is required' "$bigram" --text x
@@ -486,6 +486,9 @@ also '^chain:3 .*2/2'
 also '^recommended: '
 expect 0 '"tuned_for": "swi"' cat "$scratch/tuned.json"
 expect 0 '"draft_calls_per_round"' cat "$scratch/tuned.json"
+expect 0 '^likeliest token as with all blocks' "${tune[@]}" --find-blocks --dev 2
+also 'the best: chain:[1-4]:.*@layer-skip'
+also '^chain:1:.*@layer-skip .*2/2'
 
 # Weights at 8 bits: written, expanded, written again; what bfloat16 holds is the same model.
 expect 2 'is not a folder' "$quantize" "$scratch/nowhere" "$scratch/out"

@@ -26,18 +26,17 @@ specula::FoundBlocks found(double speedup, std::int32_t length) {
 }  // namespace
 
 TEST_CASE("blocks are what pipelines take") {
-  CHECK(layer_skip_text(found(1, 1).found().blocks) == "layer-skip:attention=1-2:mlp=2");
-  CHECK(layer_skip_text(specula::SkippedBlocks(3)) == "layer-skip:every=0:alike=2");
+  CHECK(block_pipeline(1, specula::SkippedBlocks(3)) == "chain:1:every=0:alike=2@layer-skip");
   for (const auto& name : block_pipelines(found(1.1, 2))) specula::prepare_pipeline(name);
-  specula::prepare_pipeline("chain:1@" + layer_skip_text(specula::SkippedBlocks(3)));
-  CHECK(block_pipelines(found(1.1, 2)) == std::vector<std::string>{"chain:1@layer-skip:attention=1-2:mlp=2",
-                                                                   "chain:2@layer-skip:attention=1-2:mlp=2"});
+  specula::prepare_pipeline(block_pipeline(1, specula::SkippedBlocks(3)));
+  CHECK(block_pipelines(found(1.1, 2)) ==
+        std::vector<std::string>{"chain:1:attention=1-2:mlp=2@layer-skip", "chain:2:attention=1-2:mlp=2@layer-skip"});
 }
 
 TEST_CASE("the table says whether the best set pays") {
   const auto pays = block_table(found(1.25, 2)), none = block_table(found(0.9, 1));
   CHECK(pays.find("1.25x") != pays.npos);
-  CHECK(pays.find("the best: layer-skip:attention=1-2:mlp=2") != pays.npos);
+  CHECK(pays.find("the best: chain:2:attention=1-2:mlp=2@layer-skip") != pays.npos);
   CHECK(pays.find("none pays") == pays.npos);
-  CHECK(none.find("none pays; the best: layer-skip") != none.npos);
+  CHECK(none.find("none pays; the best: chain:1:attention") != none.npos);
 }

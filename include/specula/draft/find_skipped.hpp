@@ -31,7 +31,8 @@ struct SkippedTrial {
 
 /// What find_skipped() tried.
 struct FoundBlocks {
-  std::vector<double> attention, mlp;  ///< (layers): agreement without this block alone
+  std::vector<double> attention,  ///< (layers): agreement without the attention of this layer alone
+      mlp;                        ///< (layers): without its MLP alone
   std::vector<SkippedTrial> trials;    ///< the least missed blocks, one more in each
   std::size_t best = 0;                ///< of `trials`, the largest speedup
 

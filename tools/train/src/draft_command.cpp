@@ -36,6 +36,8 @@ Programs find_programs(const fs::path& given) {
   const Programs programs{
       .train = own / "specula-train",
       .text = own / "specula-train-text",
+      .gguf = find_program({given, given / "gguf", own / "../../examples/gguf", own / "../release/examples/gguf"},
+                           "specula-gguf"),
       .quantize = find_program(
           {given, given / "quantize", own / "../../examples/quantize", own / "../release/examples/quantize"},
           "specula-quantize"),
@@ -87,7 +89,7 @@ void add_draft_command(CLI::App& app) {
                                      "where it was stopped");
   const auto request = std::make_shared<DraftRequest>();
   const auto programs = std::make_shared<fs::path>();
-  command->add_option("--target", request->target, "The target's Hugging Face directory")->required();
+  command->add_option("--target", request->target, "The target's Hugging Face directory, or a GGUF file")->required();
   command->add_option("--output", request->output, "Folder for all that is made")->required();
   command->add_option("--method", request->method, "hass, eagle, glide or plain")->capture_default_str();
   command->add_option("--hours", request->hours, "For all of it")->capture_default_str();
@@ -100,7 +102,7 @@ void add_draft_command(CLI::App& app) {
                       "FILE.jsonl, may be repeated: prompts of an evaluation; texts that share 13 words in a "
                       "row with one are left out");
   command->add_option("--programs", *programs,
-                      "Folder of specula-quantize and specula-compare: build/release/examples, say");
+                      "Folder of specula-gguf, specula-quantize and specula-compare: build/release/examples, say");
   command->add_option("training", request->training,
                       "After --: further options of the training, such as --batch 8");
   command->callback([request, programs] { draft(*request, *programs); });

@@ -36,10 +36,19 @@ std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& progr
   if (!is_head(method) && method != "glide" && method != "plain")
     throw std::invalid_argument("--method " + method + ": expected hass, eagle, glide or plain");
   if (!(request.hours > 0)) throw std::invalid_argument("--hours: expected a time above 0");
-  const fs::path out = request.output, target = request.target;
+  const fs::path out = request.output;
   const auto corpus = (out / "corpus").string(), prompts = (out / "prompts").string(),
              drawn = (out / "drawn").string(), text = (out / "text").string();
   std::vector<Stage> stages;
+  fs::path target = request.target;
+  if (fs::is_regular_file(target)) {
+    if (programs.gguf.empty())
+      throw std::invalid_argument(target.string() +
+                                  ": a GGUF file, of which specula-gguf makes a folder; it was not found: "
+                                  "--programs FOLDER names where it is");
+    target = out / "target";
+    stages.push_back({.name = "folder", .calls = {{programs.gguf, {request.target.string(), target.string()}}}});
+  }
 
   Stage asked{.name = "prompts", .calls = {}};
   std::vector<std::string> make{"prompts", "--target", target.string(), "--output", prompts};
@@ -126,7 +135,7 @@ Needs needs_of(const DraftRequest& request, const DecoderConfig& target) {
 std::vector<std::string> pipelines_of(const std::string& method) {
   std::vector<std::string> names{kMaxGram};
   for (const char* shape : {"chain:1@", "chain:2@", "chain:3@", "chain:4@"}) names.push_back(shape + method);
-  names.push_back("cost-aware:chain:10@max-gram," + method);
+  names.push_back("cost-aware:chain:6@" + method);
   return names;
 }
 

@@ -26,7 +26,7 @@ struct DraftRequest {
 /// Where the programs are.
 struct Programs {
   std::filesystem::path train, text;
-  std::filesystem::path quantize = {}, compare = {};  // empty: not found
+  std::filesystem::path gguf = {}, quantize = {}, compare = {};  // empty: not found
 };
 
 struct Stage {
@@ -35,7 +35,7 @@ struct Stage {
   std::vector<Call> calls;
 };
 
-/// The stages: text, training, 8 bits, and measuring. Throws std::invalid_argument for an unknown method, or
+/// The stages: a folder of a target that is a GGUF file, text, training, 8 bits, and measuring. Throws std::invalid_argument for an unknown method, or
 /// a time of 0.
 std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& programs);
 

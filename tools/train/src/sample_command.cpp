@@ -1,4 +1,5 @@
 // `specula-train sample`: the target's own text, for its drafts to learn from.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -100,7 +101,9 @@ class Sampled {
     auto& style = corpus_.styles[styles_of_[plan.number - first_number_]];
     tokens_ += text.size() - plan.begin.size();
     ++texts_;
-    if ((style.train.size() + style.heldout.size() + 1) % options_.heldout_every == 0) {
+    // The tenth is the first one, so that few texts have some held out, too.
+    const auto of = style.train.size() + style.heldout.size();
+    if (of % options_.heldout_every == std::min<std::size_t>(9, options_.heldout_every - 1)) {
       style.heldout.push_back(std::move(text));
     } else {
       style.train.push_back(std::move(text));

@@ -70,6 +70,20 @@ TEST_CASE("texts, questions and evaluations are handed on; without the other pro
   CHECK_THROWS_AS(st::plan_draft(request, kPrograms), std::invalid_argument);
 }
 
+TEST_CASE("of a GGUF file a folder is made first") {
+  const specula_train_test::Folder folder("specula_draft_gguf_test");
+  folder.write("m.gguf", "GGUF");
+  const auto file = folder.path / "m.gguf";
+  auto programs = kPrograms;
+  const st::DraftRequest request{.target = file, .output = "/o"};
+  CHECK_THROWS_WITH_AS(st::plan_draft(request, programs), doctest::Contains("specula-gguf"), std::invalid_argument);
+  programs.gguf = "/p/gguf";
+  const auto calls = all_calls(st::plan_draft(request, programs));
+  CHECK(calls.starts_with("folder: /p/gguf " + file.string() + " /o/target\n"));
+  CHECK(calls.find("sample --target /o/target") != calls.npos);
+  CHECK(calls.find("--target " + file.string()) == calls.npos);
+}
+
 TEST_CASE("needs grow with the target and with the time") {
   const st::DecoderConfig small{
       .vocab_size = 1000, .hidden = 64, .layers = 2, .heads = 4, .kv_heads = 2, .intermediate = 128};
