@@ -60,8 +60,7 @@ struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
 /// A node of a tree sees its own path, so the text has the distribution of plain decoding with the same
 /// processor. This requires that `process` is a pure function of its arguments: no counters, no state from
 /// earlier calls. A masked token gets -infinity; at least one token must keep a finite logit. Give the
-/// draft the same processor, so that its draft tokens respect the mask too. A draft that predicts some of the
-/// tokens only (DecoderConfig::draft_vocab_size) may be left without one: then drafting ends for the text.
+/// draft the same processor, so that its draft tokens respect the mask too.
 ///
 /// `process` is not called for a node whose token it has given -infinity after the parent, nor for the nodes
 /// below: no exact rule reaches them. Their rows are the model's own. So a grammar never sees a path that it
@@ -70,9 +69,9 @@ struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
 /// a copy of each row, and O(context + depth) per path that `process` reads. Memory: rows of max_nodes nodes;
 /// with more nodes at a time it allocates, once. It has the optional capabilities of the model: rows of early
-/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may
-/// change between two texts: the prefix that start() keeps is of the model's keys and values, which do not
-/// depend on it.
+/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may change
+/// between two texts: the prefix that start() keeps is of the model's keys and values, which do not depend on
+/// it.
 template <class M, class F>
 class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
