@@ -212,6 +212,13 @@ void for_each_text(const specula::cpu::Json& json, const std::function<void(cons
     for (const auto& item : json) for_each_text(item, f);
 }
 
+/// Without line breaks, and without half a character at the end.
+std::string one_line(std::string text) {
+  while (!text.empty() && static_cast<unsigned char>(text.back()) >= 0x80) text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
 struct UnlikeCommand {
   fs::path data, output;
   std::vector<fs::path> prompts;
@@ -262,9 +269,9 @@ struct UnlikeCommand {
       style.train = std::move(kept);
       style.given = std::move(given);
       std::erase_if(style.heldout, like);
-      std::printf("%s: %zu of %zu texts share %zu words in a row with a prompt and are left out%s%s\n",
-                  style.name.c_str(), dropped, all, words, example.empty() ? "" : ", such as\n    ",
-                  specula::cpu::detail::summary(example).c_str());
+      std::printf("%s: %zu of %zu texts share %zu words in a row with a prompt and are left out%s\n",
+                  style.name.c_str(), dropped, all, words,
+                  example.empty() ? "" : (", such as\n    " + one_line(example)).c_str());
     }
     write_tokens(corpus, output);
     specula_examples::copy_tokenizer(data, output);
