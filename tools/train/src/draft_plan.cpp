@@ -129,7 +129,7 @@ Needs needs_of(const DraftRequest& request, const DecoderConfig& target) {
   const double tokens = 3600 * request.hours * kTextShare * 1000;
   const double states = is_head(request.method) ? tokens * 2 * static_cast<double>(target.hidden) : 0;
   return {.disk = tokens * 8 + 1e8,
-          .memory = std::max(4 * parameters + cache, 4 * parameters + 2e9 + states)};
+          .memory = 4 * parameters + std::max(cache, 2e9 + states)};
 }
 
 std::vector<std::string> pipelines_of(const std::string& method) {

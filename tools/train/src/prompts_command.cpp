@@ -24,7 +24,6 @@
 #include "text_commands.hpp"
 #include "train_tokenizer.hpp"
 #include "unlike.hpp"
-#include "vocabulary.hpp"
 
 namespace specula_train {
 namespace {
@@ -134,12 +133,7 @@ struct PromptsCommand {
         throw std::invalid_argument("--ask " + ask + ": {} is missing, the place of the text");
       questions[name].push_back(std::move(text));
     }
-    TokenizedCorpus corpus{
-        .vocab_size = tokenizer.vocab_size(),
-        .vocabulary = specula_examples::fingerprint(tokenizer.pieces()),
-        .begin = tokenizer.begin() == specula::kNoToken ? tokenizer.end() : tokenizer.begin(),
-        .end = tokenizer.end(),
-        .styles = {}};
+    auto corpus = no_documents(tokenizer);
     std::mt19937_64 random(1);
     for (const auto& style : data.empty() ? std::vector<Style>{} : read_corpus(data)) {
       const auto asked = questions.find(style.name);

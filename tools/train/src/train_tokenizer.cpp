@@ -102,6 +102,14 @@ bool reproduces(const Tokenizer& tokenizer, const std::string& text) {
   return back == text || back == " " + text;
 }
 
+TokenizedCorpus no_documents(const Tokenizer& tokenizer) {
+  return {.vocab_size = tokenizer.vocab_size(),
+          .vocabulary = specula_examples::fingerprint(tokenizer.pieces()),
+          .begin = tokenizer.begin() == specula::kNoToken ? tokenizer.end() : tokenizer.begin(),
+          .end = tokenizer.end(),
+          .styles = {}};
+}
+
 TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer& tokenizer) {
   const auto encode_all = [&](const std::vector<std::string>& texts) {
     std::vector<Document> documents;
@@ -113,12 +121,7 @@ TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer&
     }
     return documents;
   };
-  TokenizedCorpus corpus{
-      .vocab_size = tokenizer.vocab_size(),
-      .vocabulary = specula_examples::fingerprint(tokenizer.pieces()),
-      .begin = tokenizer.begin() == specula::kNoToken ? tokenizer.end() : tokenizer.begin(),
-      .end = tokenizer.end(),
-      .styles = {}};
+  auto corpus = no_documents(tokenizer);
   for (const auto& style : styles) {
     corpus.styles.push_back({.name = style.name,
                              .train = encode_all(style.train),

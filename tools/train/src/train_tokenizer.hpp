@@ -29,6 +29,9 @@ using specula_examples::Tokenizer;
 /// add.
 bool reproduces(const Tokenizer& tokenizer, const std::string& text);
 
+/// A corpus of this vocabulary, without styles.
+TokenizedCorpus no_documents(const Tokenizer& tokenizer);
+
 /// Every document of the corpus, between <s> and </s>.
 TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer& tokenizer);
 
