@@ -24,26 +24,23 @@ fs::path folder_of_programs() {
   return self.parent_path();
 }
 
-/// The first of these folders that has the program, or an empty path.
-fs::path find_program(const std::vector<fs::path>& folders, const char* name) {
-  for (const auto& folder : folders)
+/// Where the program of the examples' folder `example` is, or an empty path: below `given`, or where the build beside this
+/// program's has it.
+fs::path find_program(const fs::path& given, const std::string& example) {
+  const auto own = folder_of_programs(), name = fs::path("specula-" + example);
+  for (const auto& folder :
+       {given, given / example, own / "../../examples" / example, own / "../release/examples" / example})
     if (fs::exists(folder / name)) return fs::weakly_canonical(folder / name);
   return {};
 }
 
 Programs find_programs(const fs::path& given) {
   const auto own = folder_of_programs();
-  const Programs programs{
-      .train = own / "specula-train",
-      .text = own / "specula-train-text",
-      .gguf = find_program({given, given / "gguf", own / "../../examples/gguf", own / "../release/examples/gguf"},
-                           "specula-gguf"),
-      .quantize = find_program(
-          {given, given / "quantize", own / "../../examples/quantize", own / "../release/examples/quantize"},
-          "specula-quantize"),
-      .compare = find_program(
-          {given, given / "compare", own / "../../examples/compare", own / "../release/examples/compare"},
-          "specula-compare")};
+  const Programs programs{.train = own / "specula-train",
+                          .text = own / "specula-train-text",
+                          .gguf = find_program(given, "gguf"),
+                          .quantize = find_program(given, "quantize"),
+                          .compare = find_program(given, "compare")};
   if (!fs::exists(programs.text))
     throw std::runtime_error(programs.text.string() + ": is not there; build it beside this program");
   if (!given.empty() && (programs.quantize.empty() || programs.compare.empty()))

@@ -112,9 +112,8 @@ class Sampled {
   }
 
   std::size_t texts() const { return texts_; }
-  std::size_t tokens() const {
-    return tokens_;
-  }  ///< that the model wrote, with the words of the template between turns
+  /// That the model wrote, with the words of the template between turns.
+  std::size_t tokens() const { return tokens_; }
 
   /// A style without texts is left out.
   void save() const {

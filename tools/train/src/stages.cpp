@@ -74,8 +74,6 @@ void run(const Call& call) {
 
 Stages::Stages(fs::path directory) : directory_(std::move(directory)) { fs::create_directories(directory_); }
 
-bool Stages::is_done(const std::string& name) const { return fs::exists(directory_ / (name + ".done")); }
-
 bool Stages::run(const std::string& name, const std::vector<Call>& calls) {
   std::string text;
   for (const auto& call : calls) text += call.text() + "\n";

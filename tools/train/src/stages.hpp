@@ -26,7 +26,6 @@ class Stages {
  public:
   explicit Stages(std::filesystem::path directory);
 
-  bool is_done(const std::string& name) const;
   /// Runs the calls of a stage, unless it is done. Another stage of that name with other calls is run again.
   /// Returns false where this process was told to stop.
   bool run(const std::string& name, const std::vector<Call>& calls);
