@@ -180,7 +180,7 @@ Kind glide_kind(const GlideConfig& config) {
           "cached, so it drafts for that target only. It is no model by itself.",
       .architecture = architecture.str(),
       .figures =
-          "people's text, held out: loss (nats a token), share of tokens on which draft and target agree"};
+          "loss (nats a token), share of tokens on which draft and target agree"};
 }
 
 Kind head_kind(const DecoderConfig& config) {
@@ -196,7 +196,7 @@ Kind head_kind(const DecoderConfig& config) {
           "hidden state; embedding and LM head are the target's. It is no model by itself.",
       .architecture = sizes(config) + "| embedding and head | the target's |\n" +
                       layer_row("reads hidden states after layers of the target", config.feature_layers),
-      .figures = "people's text, held out: nats a token, share of tokens on which head and target agree"};
+      .figures = "nats a token, share of tokens on which head and target agree"};
 }
 
 using specula_examples::fixed;
@@ -205,7 +205,7 @@ std::string data_section(const ModelCard& card) {
   std::ostringstream out;
   out << "## Data\n\n"
       << (card.answers ? "The target's own text after prompts from these styles; the prompts are not part of "
-                         "the loss. The held-out part\nis people's text.\n\n"
+                         "the loss.\n\n"
                        : "")
       << "| style | share of the rows | documents | tokens in them | held out | text | licence |\n"
       << "|---|---|---|---|---|---|---|\n";

@@ -18,9 +18,9 @@ Tensor rotate(const Tensor& x, const RotaryTable& table) {
   return torch::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
 }
 
-/// (B, T, heads, D) -> (B * heads, T, D)
+/// (B, T, heads, D) -> (B * heads, T, D), contiguous: of one row, reshape() would give a view.
 Tensor by_head(const Tensor& x, torch::ScalarType dtype) {
-  return x.to(dtype).transpose(1, 2).reshape({x.size(0) * x.size(2), x.size(1), x.size(3)});
+  return x.to(dtype).transpose(1, 2).contiguous().view({x.size(0) * x.size(2), x.size(1), x.size(3)});
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ class Sampled {
     styles_of_.push_back(at);
     if (best->begins.empty()) {
       plan.begin = frame_.before_question;
+      plan.asks = true;
       plan.then = {frame_.before_answer};
       for (std::int64_t turn = 1; turn < options_.turns; ++turn) {
         plan.then.push_back(frame_.before_next_question);

@@ -23,6 +23,11 @@ struct Growing {
   std::size_t parts = 0;   // that the model has ended
   std::int64_t fresh = 0;  // tokens of the present part
 
+  /// Of the next draw.
+  float temperature(const SamplerOptions& options) const {
+    return plan.asks && parts % 2 == 0 ? 1 : options.temperatures[plan.number % options.temperatures.size()];
+  }
+
   /// Adds what the model wrote; whether the text goes on.
   bool add(Token token, const SamplerOptions& options) {
     text.push_back(token);
@@ -48,8 +53,7 @@ void draw(const Tensor& logits, std::span<Growing* const> texts, const SamplerOp
       const auto at = static_cast<std::size_t>(i);
       const auto& plan = texts[at]->plan;
       const std::span<const float> row(logits.data_ptr<float>() + i * vocab, static_cast<std::size_t>(vocab));
-      const specula::SamplingParams params{
-          .temperature = options.temperatures[plan.number % options.temperatures.size()]};
+      const specula::SamplingParams params{.temperature = texts[at]->temperature(options)};
       const specula::RandomKey key{.position = static_cast<std::int32_t>(texts[at]->text.size())};
       drawn[at] = params.greedy()
                       ? scan.argmax(row)
@@ -107,7 +111,7 @@ void sample_texts(Llama& model, torch::ScalarType dtype, const SamplerOptions& o
     if (rows.empty()) continue;
     torch::NoGradGuard no_grad;
     const auto wanted = features.index_select(0, torch::tensor(rows).to(device));
-    const auto logits = model->head(wanted).to(torch::kFloat32).to(torch::kCPU).contiguous();
+    const auto logits = model->head(wanted).to(torch::kCPU).to(torch::kFloat32).contiguous();  // half the bytes travel
     draw(logits, drawing, options, drawn);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (drawing[i]->add(drawn[i], options)) continue;

@@ -69,13 +69,17 @@ TEST_CASE("fused steps agree with ATen") {
 
     const auto table =
         st::make_rotary_table(40, {.head_dim = 16, .rope_theta = 1e4, .rope_scaling = {}}, torch::kCPU);
-    const auto qkv = random({3, 37, 8 + 2 * 2, 16}, dtype);
-    const auto got = st::rotate_and_split(qkv, 8, 2, table);
-    const auto plain = st::plain::rotate_and_split(qkv, 8, 2, table);
-    compare({got.q, got.keys.k, got.keys.v}, {plain.q, plain.keys.k, plain.keys.v}, {qkv}, tolerance);
+    for (const std::int64_t batch : {1, 3}) {  // ATen transposes a single row without a copy
+      const auto qkv = random({batch, 37, 8 + 2 * 2, 16}, dtype);
+      const auto got = st::rotate_and_split(qkv, 8, 2, table);
+      const auto plain = st::plain::rotate_and_split(qkv, 8, 2, table);
+      compare({got.q, got.keys.k, got.keys.v}, {plain.q, plain.keys.k, plain.keys.v}, {qkv}, tolerance);
 
-    const auto q = random({3, 37, 6, 16}, dtype);
-    compare({st::rotate_queries(q, table)}, {st::plain::rotate_queries(q, table)}, {q}, tolerance);
+      const auto q = random({batch, 37, 6, 16}, dtype);
+      const auto queries = st::plain::rotate_queries(q, table);
+      compare({st::rotate_queries(q, table)}, {queries}, {q}, tolerance);
+      for (const auto& x : {plain.q, plain.keys.k, plain.keys.v, queries}) CHECK(x.is_contiguous());  // views follow
+    }
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include "tiny_models.hpp"
@@ -199,6 +201,32 @@ TEST_CASE("what follows an end is put there, and the text goes on") {
     whole += parts == 3;
   }
   CHECK(whole > 25);
+}
+
+TEST_CASE("greedy texts that ask have questions of their own, and greedy answers") {
+  torch::manual_seed(1);
+  st::Llama model(tiny_target());
+  enlarge(*model);
+  std::vector<st::Token> ends;
+  for (st::Token x = 0; x < 25; ++x) ends.push_back(x);
+  const st::SamplerOptions options{.texts = 8, .longest = 60, .part = 10, .temperatures = {0}, .ends = ends};
+  std::vector<st::TextPlan> plans;
+  for (std::uint32_t i = 0; i < 60; ++i)
+    plans.push_back({.number = i, .begin = {40}, .then = {{41, 42, 43}}, .asks = true});
+  std::set<st::Document> questions;
+  std::size_t answers = 0;
+  for (const auto& [number, text] : sample(model, options, plans).texts) {
+    CAPTURE(number);
+    const auto end = std::find_if(text.begin() + 1, text.end(), [](st::Token x) { return x < 25; });
+    questions.insert(st::Document(text.begin(), std::min(end + 1, text.end())));
+    const auto logits = model->head(model->features(tokens_of(text), torch::kFloat32))[0];
+    for (auto at = end - text.begin() + 4; at < static_cast<std::ptrdiff_t>(text.size()); ++at, ++answers) {
+      const auto row = logits[at - 1];
+      CHECK(row[text[static_cast<std::size_t>(at)]].item<double>() >= row.max().item<double>() - 1e-4);
+    }
+  }
+  CHECK(questions.size() > 30);
+  CHECK(answers > 30);
 }
 
 TEST_CASE("texts without a beginning, or without room to go on, are refused; stopped texts are dropped") {
