@@ -11,6 +11,7 @@ import sys
 
 root = pathlib.Path(__file__).resolve().parents[1]
 pages = root / "docs" / "benchmarks"
+cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "specula"
 
 
 def options(usage, **defaults):
@@ -31,8 +32,7 @@ def fail(what):
 
 def smollm2():
     """SmolLM2-135M-Instruct, where scripts/demo --model smollm2 puts it."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    file = cache / "specula/SmolLM2-135M-Instruct.Q4_1.gguf"
+    file = cache / "SmolLM2-135M-Instruct.Q4_1.gguf"
     return file if file.exists() else fail(f"no {file}: scripts/demo --model smollm2 downloads it")
 
 

@@ -1,5 +1,6 @@
 """Runs of scripts/paper_tables. A Run is one call of specula-compare; its JSON is docs/benchmarks/paper_NAME.json."""
 import dataclasses
+import re
 
 # Development prompts of each file of SEARCHED; runs without a search leave the same ones out, so that no run reports a prompt that
 # another one has searched on. (None of them is among Spec-Bench's questions, of which 80 are GSM8K's.)
@@ -28,6 +29,7 @@ class Run:
     by_category: bool = False
     categories: str = ""
     target: str = "target"
+    pack: str = ""        # smollm2: that model and its drafts
     rows_of: str = ""     # take the rows of this run, its picks instead of its searches
     options: tuple = ()   # of specula-compare, besides
     variants: dict = dataclasses.field(default_factory=dict)  # label -> pipeline with * for each model of build/variants
@@ -74,7 +76,47 @@ def asd_rows():
     }
 
 
-# A public model: its file as build/variants/smollm2.gguf, and the folder that specula-gguf makes of it as build/variants/smollm2.
+# SmolLM2 with its drafts (examples/smollm2, and those of scripts/smollm2_drafts that are not there), one run for each set of prompts, so
+# that each can be resumed. Counts do not depend on what else runs; times do.
+SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PUBLIC_SETS = {"gsm8k": ("gsm8k", ""), "humaneval": ("humaneval", ""), "chat": ("mt_bench", ""), "summaries": ("spec_bench", "summarization"),
+               "retrieval": ("spec_bench", "rag")}
+PUBLIC_COUNTS = {
+    "Max-Gram": "chain:4@max-gram",
+    "plain draft": "chain:4@plain",
+    "plain draft, exit 1": "chain:4:exits=0@plain",
+    "plain draft, exit 2": "chain:4:exits=2-0@plain",
+    "S2D, 0.5 0.5": "chain:4:exits=0.5-0.5@plain",
+    "HASS": "chain:4@hass",
+    "HASS, tree": "dynamic-tree:6:5:23@hass",
+    "EAGLE": "chain:4@eagle",
+    "EAGLE, tree": "dynamic-tree:6:5:23@eagle",
+    "GLIDE": "chain:4@glide",
+    "without cross attention": "chain:4@glide-control",
+    "CAPE": "cape:4:counts=2-1-1-0@glide",
+}
+PUBLIC_TIMES = {
+    "plain draft": "chain:3@plain",
+    "plain draft, cost-aware": "cost-aware:chain:8@plain",
+    "HASS, cost-aware": "cost-aware:chain:6@hass",
+    "GLIDE, cost-aware": "cost-aware:chain:6@glide",
+    "Max-Gram, cost-aware": "cost-aware:chain:10@max-gram",
+}
+
+
+def sampled(rows):
+    """Chains whose draft tokens are drawn, for temperatures above 0."""
+    return {label: re.sub(r"(chain(:\d+)?)(?=.*@(?!max-gram))", r"\1:draw=sampled", spec) for label, spec in rows.items()}
+
+
+def public(name, minutes, rows, limit, repeat, **more):
+    """A section on SmolLM2: a run for each set and temperature."""
+    return [Run(f"{name}_{what}_t{t}", minutes, sampled(rows) if t else rows, optional=tuple(rows), temperature=t, target=SMOLLM2, pack="smollm2", prompts=(file,),
+                limit=-(-limit // 8) if what == "chat" else limit, by_category=what == "chat", repeat=repeat, tokens=96, categories=categories, **more)
+            for t in (0, 1) for what, (file, categories) in PUBLIC_SETS.items()]
+
+
+# The folder is what specula-gguf makes of the file, as build/smollm2/target.
 COPIES = {"copies, cost-aware": "cost-aware:chain:10@max-gram", "Max-Gram": "chain:4@max-gram"}
 CHATS = "writing,roleplay,reasoning,math,coding,extraction,stem,humanities,summarization"
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.
@@ -137,13 +179,16 @@ SECTIONS = {
         variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"} if target == "target" else {}) for target in ("target", "medium")],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
-    "smollm2": [Run("smollm2", 12, COPIES, target="smollm2.gguf", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
-        Run(f"smollm2_{weights}{kind}", 2, COPIES, target=f"smollm2{kind.replace('_', '.')}", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
-            categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind in ("", "_gguf")],
+    "smollm2": [Run("smollm2", 12, COPIES, target=SMOLLM2, pack="smollm2", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
+        Run(f"smollm2_{weights}{kind}", 2, COPIES, target=target, pack="smollm2", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
+            categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind, target in (("", "target"), ("_gguf", SMOLLM2))],
+    "public": public("public", 8, PUBLIC_TIMES, limit=15, repeat=3),
+    "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, against=("EAGLE", "EAGLE, tree", "without cross attention"),
+                            variants={"*": "chain:4@*"}),
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
                  optional=("HASS, EAGLE's static tree", "EAGLE, EAGLE's static tree"),
                  against=tuple(x for x in heads("chain:5") if x.startswith("EAGLE,")),
                  variants={"*, 60 nodes": "dynamic-tree:10:5:59@*", "*, 12 nodes": "dynamic-tree:4:4:11@*"} if t == 0 else {})
              for t in (0, 1)],
 }
-VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("s2d-",)}  # of which models of build/variants a section has rows
+VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("s2d-",), "public_counts": ("hass-", "control")}  # of which models of build/variants a section has rows

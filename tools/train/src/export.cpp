@@ -170,17 +170,15 @@ Kind glide_kind(const GlideConfig& config) {
   for (const auto layer : config.layers_read()) architecture << ' ' << layer;
   architecture << " (of " << config.target.layers << ") |\n"
                << "| trained for draft steps | 1 to " << config.block << " |\n";
-  return {
-      .library = "specula",
-      .introduction =
-          "A GLIDE draft (Du et al. 2024) for one target, " + in_words(config.target) +
-          ", trained by `tools/train` of specula.\n"
-          "Between self attention and feed-forward, each layer attends to the keys and values that "
-          "the target has\n"
-          "cached, so it drafts for that target only. It is no model by itself.",
-      .architecture = architecture.str(),
-      .figures =
-          "loss (nats a token), share of tokens on which draft and target agree"};
+  return {.library = "specula",
+          .introduction =
+              "A GLIDE draft (Du et al. 2024) for one target, " + in_words(config.target) +
+              ", trained by `tools/train` of specula.\n"
+              "Between self attention and feed-forward, each layer attends to the keys and values that "
+              "the target has\n"
+              "cached, so it drafts for that target only. It is no model by itself.",
+          .architecture = architecture.str(),
+          .figures = "loss (nats a token), share of tokens on which draft and target agree"};
 }
 
 Kind head_kind(const DecoderConfig& config) {

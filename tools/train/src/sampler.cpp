@@ -111,7 +111,8 @@ void sample_texts(Llama& model, torch::ScalarType dtype, const SamplerOptions& o
     if (rows.empty()) continue;
     torch::NoGradGuard no_grad;
     const auto wanted = features.index_select(0, torch::tensor(rows).to(device));
-    const auto logits = model->head(wanted).to(torch::kCPU).to(torch::kFloat32).contiguous();  // half the bytes travel
+    const auto logits =
+        model->head(wanted).to(torch::kCPU).to(torch::kFloat32).contiguous();  // half the bytes travel
     draw(logits, drawing, options, drawn);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (drawing[i]->add(drawn[i], options)) continue;

@@ -20,8 +20,8 @@ struct TextPlan {
   std::uint32_t number = 0;  ///< of all texts of a seed: names its random draws and, in turn, its temperature
   Document begin;            ///< at least one token
   std::vector<Document> then = {};
-  bool asks = false;  ///< every other part, from the first on, is a question: drawn at temperature 1, since a greedy
-                      ///< one would be the same in every text
+  bool asks = false;  ///< every other part, from the first on, is a question: drawn at temperature 1, since a
+                      ///< greedy one would be the same in every text
 };
 
 struct SamplerOptions {
