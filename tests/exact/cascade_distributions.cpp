@@ -88,6 +88,14 @@ TEST_CASE("horizontal cascades") {
   }
 }
 
+TEST_CASE("either a draft or copies") {
+  const auto costs = CostCurve({1, 1.2, 1.6});
+  for (const Last last : {Last::points, Last::silent}) {
+    check<2>(Either(Chain<Draw::sampled>{.length = 2}, 2, costs, CostCurve({0.02})).carry(false), 3, 3, last);
+    check<2>(Either(Chain<Draw::sampled>{.length = 1}, 1, costs, CostCurve({0.02})).carry(false), 2, 4, last);
+  }
+}
+
 TEST_CASE("vertical cascades of depth 2") {
   for (const Last last : kLasts)
     for (const double lenience : {1.0, 2.0, 5.0}) {

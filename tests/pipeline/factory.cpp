@@ -46,6 +46,10 @@ TEST_CASE("which drafters a shape takes") {
   CHECK(wrong("shape@small", one).empty());
   CHECK(wrong("shape@max-gram", one).empty());
   CHECK(wrong("shape@base,small,max-gram", stack).empty());
+  CHECK(wrong("cost-aware:shape@small,max-gram", rows).empty());
+  CHECK(wrong("shape@small,max-gram", rows) ==
+        "small or max-gram, whichever promises more, is a choice of cost-aware:shape");
+  CHECK(wrong("cost-aware:shape@small,base", rows) == "2 drafters, must be 1");
   CHECK(wrong("shape@a,b", one) == "2 drafters, must be 1");
   CHECK(wrong("shape@a", stack) == "1 drafters, must be 2 to 3");
   CHECK(wrong("shape@max-gram", rows) == "max-gram does not draft for shape");

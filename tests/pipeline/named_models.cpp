@@ -109,7 +109,9 @@ TEST_CASE("every kind of pipeline is built from AnyModels alone") {
        {"chain@glide", "cape@glide", "beam@glide", "horizontal@glide,max-gram", "dynamic-tree@eagle",
         "dynamic-tree@hass", "cost-aware:cape@glide", "cost-aware:dynamic-tree@hass", "chain:4:exits=0@s2d",
         "cost-aware:chain:exits=0@s2d", "cascade@base,small", "cascade@glide,hass,max-gram",
-        "vertical:2:3@glide,small", "horizontal:2:3@hass,small", "cost-aware:cascade@hass,small"}) {
+        "vertical:2:3@glide,small", "horizontal:2:3@hass,small", "cost-aware:cascade@hass,small",
+        "cost-aware:chain@hass,max-gram", "cost-aware:dynamic-tree@glide,max-gram",
+        "cost-aware:chain:exits=0@s2d,max-gram"}) {
     CAPTURE(name);
     const Run run = run_of(name, 0.0f);
     CHECK(run.text == plain.text);

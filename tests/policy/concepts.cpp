@@ -136,8 +136,10 @@ static_assert(Drafter<Pair> && LogitsDrafter<Pair> && !LogitsDrafter<Stack<MaxGr
 static_assert(specula::detail::StackOf<Pair, 2> && !specula::detail::StackOf<Pair, 3> &&
               !specula::detail::StackOf<ModelDrafter<ToyModel>, 1>);
 static_assert(ProposalShape<Cascade<2>, Pair> && ProposalShape<Horizontal<2, Draw::sampled>, Pair> &&
-              ProposalShape<Vertical<2, Draw::sampled>, Pair> && ProposalShape<Chain<>, Pair>);
-static_assert(!ProposalShape<Cascade<3>, Pair> && !ProposalShape<Vertical<>, ModelDrafter<ToyModel>>);
+              ProposalShape<Vertical<2, Draw::sampled>, Pair> && ProposalShape<Chain<>, Pair> &&
+              ProposalShape<Either<Cape>, Pair>);
+static_assert(!ProposalShape<Either<Chain<>>, ModelDrafter<ToyModel>> && !ProposalShape<Cascade<3>, Pair> &&
+              !ProposalShape<Vertical<>, ModelDrafter<ToyModel>>);
 
 // Rules and verifiers.
 struct SaysNothing {
@@ -316,7 +318,8 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(points(1, 2), "the draft gave 1 tokens and 2 confidences for 1 nodes",
                        std::invalid_argument);
   PointLiar liar;
-  CHECK_THROWS_WITH_AS(extend_checked(liar, tree, context, {}), "extend_checked: 0 parents for 1 tokens", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend_checked(liar, tree, context, {}), "extend_checked: 0 parents for 1 tokens",
+                       std::invalid_argument);
   CHECK_THROWS_WITH_AS(expect_rows(LogitsView{.rows = 2, .vocab = 3}, 2, tree),
                        "the draft's rows of 3 logits are 0 floats apart: they overlap",
                        std::invalid_argument);

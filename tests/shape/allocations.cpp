@@ -84,6 +84,21 @@ TEST_CASE("cost-aware shapes, with given curves and with learned ones") {
   check(Block{}, CostAware(Chain<Draw::sampled>{}), 0);
 }
 
+TEST_CASE("either a model or Max-Gram") {
+  constexpr std::int32_t kVocab = 700, kCapacity = 1200;
+  ToyModel target(kVocab, 1, 8.0f, kCapacity), small(kVocab, 1, 5.0f, kCapacity);
+  Speculator run{TreeVerifier{target, Sampling{}}, Stack{ModelDrafter{small}, MaxGram(kVocab)},
+                 Either(Chain<Draw::sampled>{.length = 6})};
+  run.start(std::vector<Token>{1, 2, 3, 1, 2});
+  PhiloxRandom rng(7);
+  run.step(rng);
+  const AllocationCount counted;
+  for (int round = 0; round < 200; ++round) run.step(rng);
+  CHECK(counted.count() == 0);
+  CHECK(run.stats().drafters[0].calls > 0);
+  CHECK(run.stats().drafters[1].calls > 0);
+}
+
 TEST_CASE("cascades of two models and Max-Gram") {
   const auto allocated = [](auto rule, auto shape, const SamplingParams& params) {
     constexpr std::int32_t kVocab = 700, kCapacity = 1200;

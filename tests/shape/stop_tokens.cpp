@@ -18,6 +18,7 @@
 #include <specula/shape/chain.hpp>
 #include <specula/shape/cost_aware.hpp>
 #include <specula/shape/dynamic_tree.hpp>
+#include <specula/shape/either.hpp>
 #include <specula/shape/horizontal.hpp>
 #include <specula/shape/sampled_tree.hpp>
 #include <specula/shape/static_tree.hpp>
@@ -135,6 +136,31 @@ TEST_CASE("sampled trees: a level's call is shared, so it is left out if all its
         propose(SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2, 1}}, drafter, 1, seed, ended));
   }
   CHECK(ended > 100);
+}
+
+TEST_CASE("either a draft or copies") {
+  struct Copier : ScriptedDrafter {  // copies the likeliest tokens, if any
+    bool silent;
+    Text copies = {};
+    Copier(std::uint64_t seed) : ScriptedDrafter(kVocab, guarded_rows(seed)), silent(seed % 4 == 0) {}
+    PointMasses extend(Tokens tokens, Nodes parents) {
+      const LogitsView rows = ScriptedDrafter::extend(tokens, parents);
+      copies.clear();
+      for (std::int32_t i = 0; i < rows.rows; ++i)
+        copies.push_back(
+            silent ? kNoToken
+                   : static_cast<Token>(std::ranges::max_element(rows.row(i)) - rows.row(i).begin()));
+      return {copies};
+    }
+  };
+  std::int64_t ended = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed)
+    for (const Token root : {1, kStop}) {
+      const Stack stack{ScriptedDrafter(kVocab, guarded_rows(seed + 1)), Copier(seed)};
+      const Either shape(Chain<>{.length = 3}, 3, CostCurve({1}), CostCurve({0.01}));
+      CHECK_NOTHROW(CHECK(propose(shape, stack, root, seed, ended) > 1));
+    }
+  CHECK(ended > 40);
 }
 
 TEST_CASE("cascades: nothing is appended, reviewed or begun behind a stop token") {

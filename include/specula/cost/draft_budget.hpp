@@ -80,8 +80,8 @@ class DraftBudget {
     return CurveCostModel(estimator_, target_, draft_, price);
   }
 
-  /// Learns from a round's result.
-  void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
+  /// Learns from a round's result. Returns what the round cost, in the curves' unit.
+  double learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     const std::int32_t nodes = tree.size();
     const auto tokens = static_cast<double>(result.accepted.size());
     const double pass = learn_pass(nodes, timing.target.seconds), draft = learn_draft(timing.draft);
@@ -109,6 +109,13 @@ class DraftBudget {
         ++idle_;
     }
     missed_ = timing.draft.calls > 0 ? 0.0 : missed_ + tokens;
+    return pass + draft;
+  }
+
+  /// Learns from a round whose draft tokens came from elsewhere: T(n), and what the draft has missed.
+  void learn_other(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
+    learn_pass(tree.size(), timing.target.seconds);
+    missed_ += static_cast<double>(result.accepted.size());
   }
 
   const CostCurve& target_costs() const { return target_; }            ///< by nodes, in no fixed unit

@@ -120,11 +120,17 @@ inline bool is_copying(const std::string& drafter) { return drafter == kMaxGram 
 /// Throws PipelineError unless the shape takes these drafters, and cost-aware: where it is written.
 inline void check_drafters(const PipelineSpec& spec, const PipelineEntry& entry) {
   const auto& names = spec.drafters();
-  if (names.size() < entry.least_drafters || names.size() > entry.most_drafters)
+  const bool either = entry.most_drafters == 1 && entry.cost_aware && names.size() == 2 &&
+                      !is_copying(names.front()) && is_copying(names.back());  // Either: a draft, or copies
+  if (either && !spec.cost_aware())
+    spec.fail(names.front() + " or " + names.back() +
+              ", whichever promises more, is a choice of cost-aware:" + entry.name);
+  if (names.size() < entry.least_drafters || names.size() > entry.most_drafters + (either ? 1 : 0))
     spec.fail(number(names.size()) + " drafters, must be " + number(entry.least_drafters) +
               (entry.least_drafters == entry.most_drafters ? "" : " to " + number(entry.most_drafters)));
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (is_copying(names[i]) && !entry.copies) spec.fail(names[i] + " does not draft for " + entry.name);
+    if (is_copying(names[i]) && !entry.copies && !either)
+      spec.fail(names[i] + " does not draft for " + entry.name);
     if (is_copying(names[i]) && i + 1 < names.size())
       spec.fail(names[i] + " can only be the last drafter: it cannot review");
     if (names[i] == kLayerSkip && entry.most_drafters != 1)
@@ -163,7 +169,10 @@ inline std::string pipeline_help() {
       "drafters if none are given:\n";
   for (const auto& entry : pipeline_entries())
     text += "  " + entry.usage() + "\n      " + entry.summary + "\n";
-  text += "  cost-aware: as large as pays by the measured cost of nodes\n";
+  text +=
+      "  cost-aware: as large as pays by the measured cost of nodes; of a single drafter, with ,max-gram "
+      "after it, "
+      "too: copies instead where they promise more\n";
   for (const auto& drafter : pipeline_drafters())
     text += std::string("  @") + (*drafter.name ? drafter.name : "MODEL") + " with " +
             detail::usage_of(drafter.fields) + "\n      " + drafter.summary + "\n";

@@ -22,6 +22,7 @@
 #include "specula/shape/chain.hpp"
 #include "specula/shape/cost_aware.hpp"
 #include "specula/shape/dynamic_tree.hpp"
+#include "specula/shape/either.hpp"
 #include "specula/shape/horizontal.hpp"
 #include "specula/shape/ranked_tree.hpp"
 #include "specula/shape/sampled_tree.hpp"
@@ -39,16 +40,30 @@ PipelineFactory sized(PipelineSpec& spec, S shape, FactoryOf factory_of) {
   return factory_of(std::move(shape));
 }
 
-/// A shape over a single drafter that does not copy.
+/// Throws PipelineError if the members do not go together.
+template <class... D>
+Stack<D...> stack(D... members) {
+  return of_pipeline([&] { return Stack<D...>{std::move(members)...}; });
+}
+
+/// A shape over a single drafter that does not copy; where it is cost-aware, a second one may.
 template <bool may_be_cost_aware = true, class S>
 PipelineFactory single(PipelineSpec& spec, S shape) {
-  return sized<may_be_cost_aware>(spec, std::move(shape), [&](auto own) {
-    const ParsedDrafter drafter = parse_drafter(spec);
-    PipelineFactory factory = factory_for(spec, std::move(own), drafter.make);
-    if (!drafter.skips) (drafter.exits ? factory.exits : factory.drafts) = spec.drafters();
+  const ParsedDrafter drafter = parse_drafter(spec);
+  const auto of = [&](auto own, auto make) {
+    PipelineFactory factory = factory_for(spec, std::move(own), std::move(make));
+    if (!drafter.skips) (drafter.exits ? factory.exits : factory.drafts).assign(1, spec.drafters().front());
     factory.measures = drafter.measures;
     return factory;
-  });
+  };
+  if constexpr (may_be_cost_aware)
+    if (spec.drafters().size() == 2)
+      return of(Either(std::move(shape)),
+                [make = drafter.make, choice = parse_copies(spec)](PipelineModels& m) {
+                  return stack(make(m), make_copies(m, choice));
+                });
+  return sized<may_be_cost_aware>(spec, std::move(shape),
+                                  [&](auto own) { return of(std::move(own), drafter.make); });
 }
 
 inline bool drawn(PipelineSpec& spec) { return spec.is("draw", "sampled"); }
@@ -187,12 +202,6 @@ SampledTree<how> parse_sampled_tree(PipelineSpec& spec) {
 inline PipelineFactory prepare_sampled_tree(PipelineSpec& spec) {
   if (spec.is("draw", "iid")) return single<false>(spec, parse_sampled_tree<ProposalKind::sampled_iid>(spec));
   return single(spec, parse_sampled_tree<ProposalKind::sampled_distinct>(spec));
-}
-
-/// Throws PipelineError if the members do not go together.
-template <class... D>
-Stack<D...> stack(D... members) {
-  return of_pipeline([&] { return Stack<D...>{std::move(members)...}; });
 }
 
 /// `shape_of` gives the shape for a number of drafters, as an integral constant.

@@ -72,10 +72,15 @@ class CostAware {
     shape_.propose(drafter, bounded, tree, rng);
   }
 
-  /// Learns from a round's result.
-  void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
-    budget_.learn(tree, result, timing);
+  /// Learns from a round's result. Returns what the round cost, in the curves' unit.
+  double learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     if constexpr (LearnsFromRounds<S>) shape_.learn(tree, result, timing);
+    return budget_.learn(tree, result, timing);
+  }
+
+  /// Learns from a round that something else proposed: what its pass took, and which tokens the draft missed.
+  void learn_other(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
+    budget_.learn_other(tree, result, timing);
   }
 
   /// Begins a text.

@@ -1,0 +1,194 @@
+// Copies or drafts: each round what promises more tokens a second.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "specula/base/fields.hpp"
+#include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/cost/acceptance_estimator.hpp"
+#include "specula/cost/cost_curve.hpp"
+#include "specula/draft/stack.hpp"
+#include "specula/policy/concepts.hpp"
+#include "specula/policy/optional_members.hpp"
+#include "specula/shape/cost_aware.hpp"
+
+namespace specula {
+
+/// A round is either a chain of copies by a Stack's second drafter, such as MaxGram, or what `shape` drafts
+/// with the first one under CostAware. Copies cost next to nothing to find, so the chain is looked up first.
+/// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
+/// promised as much: text that can be copied is easier to draft, too. To know that rate, some rounds draft
+/// all the same: the first 32 where T(n) is learned, then 8 after 32 rounds of copies, after 64 and so on. So
+/// a text that repeats its prompt is copied, and any other is drafted.
+///
+///   specula::Speculator run{verifier, specula::Stack{specula::ModelDrafter{draft}, specula::MaxGram{vocab}},
+///                           specula::Either{specula::Chain<>{.length = 8}}};
+///
+/// **Draws.** As `shape`; copies draw nothing, and whether there are any depends on no uniform draw of
+/// theirs. Time is an input, as it is for CostAware.
+/// **Cost.** That of CostAware, and a call of the second drafter per token that it has, at most `copies`.
+/// **Throws.** validate(): std::invalid_argument for `copies` out of range, and what the shape's throws.
+/// propose(): as the drafters and the tree. **Source.** Nothing of a paper's; Oliaro et al. 2025
+/// (SuffixDecoding) choose by a threshold for the expected tokens.
+template <class S>
+class Either {
+ public:
+  static constexpr ProposalKind kind = S::kind;  ///< how its draft tokens are drawn: point masses go with all
+
+  /// At most `copies` tokens are copied. A default-constructed CostCurve is learned: see CostAware.
+  explicit Either(S shape, std::int32_t copies = 10, CostCurve target = {}, CostCurve draft = {})
+      : drafts_(std::move(shape), std::move(target), std::move(draft)), copies_(copies) {
+    forget();
+  }
+
+  /// See CostAware::carry(): of the copies' acceptance rates, too.
+  Either& carry(bool on) {
+    drafts_.carry(carry_ = on);
+    return *this;
+  }
+
+  /// How large its proposals get.
+  NodeCounts nodes() const {
+    NodeCounts counts = drafts_.nodes();
+    counts.most = std::max(counts.most, detail::node_count(std::int64_t{1} + copies_));
+    return counts;
+  }
+  /// Throws std::invalid_argument unless `copies` is in [1, 2^24 - 2]; and what the shape's validate()
+  /// throws.
+  void validate() const {
+    detail::expect_in("Either::copies", copies_, 1, detail::kMaxDraftTokens);
+    drafts_.validate();
+  }
+  /// Sizes the workspace, so that propose() need not allocate.
+  void reserve(const Sizes& sizes = {}) {
+    drafts_.reserve(sizes);
+    chain_.reserve(static_cast<std::size_t>(copies_));
+  }
+
+  /// Grows `tree` from its root; see ProposalShape.
+  template <detail::StackOf<2> D, RandomSource C>
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    copied_ = look_up(stack.template get<1>(), round, tree);
+    for (std::int32_t i = 0; i < copied_; ++i) {
+      const Copy& copy = chain_[static_cast<std::size_t>(i)];
+      tree.copy(i, copy.token, copy.confidence);
+    }
+    drafted_ = {};
+    if (copied_ > 0 || !can_draft(stack.template get<0>(), round)) return;
+    const Usage before = stack.usage(0);
+    drafts_.propose(stack.template get<0>(), round, tree, rng);
+    drafted_ = stack.usage(0) - before;
+  }
+
+  /// Learns from a round's result.
+  void learn(const TokenTree& tree, const VerifyResult& result, Timing timing) {
+    timing.draft = drafted_;  // without the look-ups
+    if (copied_ == 0) {
+      const double cost = drafts_.learn(tree, result, timing);
+      if (trials_ > 0) --trials_;
+      if (drafted_.calls > 0 &&
+          !std::exchange(resumes_, false))  // else plain decoding, or a draft that catches up
+        drafting_[level_].saw(static_cast<double>(result.accepted.size()), cost);
+      return;
+    }
+    drafts_.learn_other(tree, result, timing);
+    if (++waited_ >= patience_) {
+      trials_ = kTrials, waited_ = 0, resumes_ = true;
+      patience_ = std::min(2 * patience_, kMostPatience);
+    }
+    acceptance_.fade(kFade);
+    const auto accepted = static_cast<std::int32_t>(result.accepted.size()) - 1;
+    for (std::int32_t i = 0; i < std::min(copied_, accepted + 1); ++i)
+      acceptance_.saw(static_cast<double>(tree.confidence(i + 1)), i < accepted);
+  }
+
+  /// Begins a text.
+  void reset() {
+    drafts_.reset();
+    if (!carry_) forget();
+  }
+
+  const CostAware<S>& drafts() const { return drafts_; }  ///< what drafts, and what it has learned
+
+ private:
+  static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as DraftBudget's
+
+  static constexpr double kFew = 4;  // rounds for a usable rate
+  /// Rounds of drafting in a row, since a draft that has paused must catch up; and of copies before them.
+  static constexpr std::int32_t kFirst = 32, kTrials = 8, kPatience = 32, kMostPatience = 1024;
+  static constexpr std::array kLevels = {1.5, 2.0, 3.0, 5.0};  // expected tokens of a round of copies
+
+  struct Copy {
+    Token token;
+    float confidence;
+  };
+  /// The rounds that drafted where copies promised about as much.
+  struct Drafting {
+    double tokens = 0, cost = 0, rounds = 0;
+
+    void saw(double more_tokens, double more_cost) {
+      tokens = kFade * tokens + more_tokens;
+      cost = kFade * cost + more_cost;
+      rounds = kFade * rounds + 1;
+    }
+  };
+
+  void forget() {
+    acceptance_ = {};
+    drafting_ = {};
+    trials_ = drafts_.budget().target_costs().given() ? 0 : kFirst;
+    waited_ = 0, patience_ = kPatience;
+    resumes_ = false;
+  }
+
+  /// The number of copies to propose, which chain_ begins with; 0: to draft instead.
+  template <class D>
+  std::int32_t look_up(D& copier, const ProposeContext& round, const ProposalBuilder& tree) {
+    static_assert(std::is_same_v<decltype(copier.extend({}, {})), PointMasses>,
+                  "Either: the stack's second drafter must copy, as MaxGram does");
+    const CostCurve& costs = drafts_.budget().target_costs();
+    chain_.clear();
+    level_ = 0;
+    if (!costs.knows(1) || !can_draft(copier, round)) return 0;  // what a plain pass costs comes first
+    copier.sync(round.committed, {});
+    const std::int32_t most = std::min({copies_, round.max_nodes - 1, tree.room()});
+    std::int32_t best = 0;
+    double reach = 1, tokens = 1, promised = 1, highest = 1 / costs(1);
+    Token token = tree.root();
+    for (std::int32_t i = 0; i < most && !(i > 0 && round.ends_text(token)); ++i) {
+      const NodeId parent = i - 1;
+      const PointMasses rows = extend_checked(copier, tree, {&token, 1}, {&parent, 1});
+      if ((token = rows.tokens[0]) == kNoToken) break;
+      chain_.push_back({token, rows.confidence(0)});
+      reach *= acceptance_.accept_probability(static_cast<double>(rows.confidence(0)));
+      tokens += reach;
+      if (const double rate = tokens / costs.at_most(i + 2); rate > highest)
+        highest = rate, promised = tokens, best = i + 1;
+    }
+    if (best == 0) return 0;
+    level_ = static_cast<std::size_t>(std::ranges::upper_bound(kLevels, promised) - kLevels.begin()) + 1;
+    if (trials_ > 0) return 0;
+    const Drafting& here = drafting_[level_];
+    const Drafting& like = here.rounds < kFew ? drafting_[0] : here;
+    return highest * like.cost >= like.tokens ? best : 0;
+  }
+
+  CostAware<S> drafts_;
+  AcceptanceEstimator acceptance_;                     // of copies, by their confidence
+  std::array<Drafting, kLevels.size() + 2> drafting_;  // by level_
+  std::vector<Copy> chain_;
+  std::size_t level_ = 0;  // of what copies promise in this round; 0: nothing
+  std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
+  std::int32_t copies_, copied_ = 0;  // in this round
+  Usage drafted_;                     // of the first drafter, likewise
+  bool resumes_ = false, carry_ = true;
+};
+
+}  // namespace specula
