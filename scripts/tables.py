@@ -80,6 +80,34 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
+PUBLIC = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
+
+
+@named(TABLES, "public: best")
+def public_best(page):
+    """For the front page."""
+    files = [f"paper_public_{what}_t0" for what in PUBLIC]
+    out = [[f"`{Row(files[0], label).p['name']}`", what, *(Row(file, label)["speedup"] for file in files)]
+           for label, what in (("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
+                               ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
+    return table(["pipeline", "draft", *PUBLIC.values()], out) + source(files[0], page)
+
+
+@named(TABLES, ("public: temperature 0", 0), ("public: temperature 1", 1))
+def public(page, t):
+    """A public model with its drafts, by kind of request."""
+    files = {title: f"paper_public_{what}_t{t}" for what, title in PUBLIC.items()}
+    out = []
+    for first in rows(files["chat"]):
+        there = [Row(file, first.label) for file in files.values()]
+        mean = sum(row.p["speedup"] for row in there[:3]) / 3
+        out.append([first.label, first["name"], *(row["speedup [95%]"] for row in there), f"{mean:.2f}x"])
+    out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in files.values()), ""])
+    counts = ", ".join(f"{title} {load(file)['prompts']}" for title, file in files.items())
+    return table(["speedup", "pipeline", *files, "mean of the first three"], out) + source(files["chat"], page)[:-1] + [
+        source(files["chat"], page)[-1] + f" Prompts: {counts}."]
+
+
 @named(TABLES, "smollm2: speedups")
 def smollm2(page):
     """A public model by kind of request."""

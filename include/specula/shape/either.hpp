@@ -25,8 +25,8 @@ namespace specula {
 /// with the first one under CostAware. Copies cost next to nothing to find, so the chain is looked up first.
 /// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
 /// promised as much: text that can be copied is easier to draft, too. To know that rate, some rounds draft
-/// all the same: the first 32 where T(n) is learned, then 8 after 32 rounds of copies, after 64 and so on. So
-/// a text that repeats its prompt is copied, and any other is drafted.
+/// all the same: the first 32 that promise few copies, where T(n) is learned, then 8 after 32 rounds of
+/// copies, after 64 and so on. So a text that repeats its prompt is copied, and any other is drafted.
 ///
 ///   specula::Speculator run{verifier, specula::Stack{specula::ModelDrafter{draft}, specula::MaxGram{vocab}},
 ///                           specula::Either{specula::Chain<>{.length = 8}}};
@@ -120,7 +120,8 @@ class Either {
  private:
   static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as DraftBudget's
 
-  static constexpr double kFew = 4;  // rounds for a usable rate
+  static constexpr double kFew = 4;     // rounds for a usable rate
+  static constexpr double kPlenty = 3;  // expected tokens of copies that need no comparison at first
   /// Rounds of drafting in a row, since a draft that has paused must catch up; and of copies before them.
   static constexpr std::int32_t kFirst = 32, kTrials = 8, kPatience = 32, kMostPatience = 1024;
   static constexpr std::array kLevels = {1.5, 2.0, 3.0, 5.0};  // expected tokens of a round of copies
@@ -174,7 +175,8 @@ class Either {
     }
     if (best == 0) return 0;
     level_ = static_cast<std::size_t>(std::ranges::upper_bound(kLevels, promised) - kLevels.begin()) + 1;
-    if (trials_ > 0) return 0;
+    const bool first = patience_ == kPatience;  // nothing is known of drafting yet
+    if (trials_ > 0 && !(first && promised >= kPlenty)) return 0;
     const Drafting& here = drafting_[level_];
     const Drafting& like = here.rounds < kFew ? drafting_[0] : here;
     return highest * like.cost >= like.tokens ? best : 0;

@@ -47,7 +47,8 @@ std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& progr
                                   ": a GGUF file, of which specula-gguf makes a folder; it was not found: "
                                   "--programs FOLDER names where it is");
     target = out / "target";
-    stages.push_back({.name = "folder", .calls = {{programs.gguf, {request.target.string(), target.string()}}}});
+    stages.push_back(
+        {.name = "folder", .calls = {{programs.gguf, {request.target.string(), target.string()}}}});
   }
 
   Stage asked{.name = "prompts", .calls = {}};
@@ -112,7 +113,7 @@ std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& progr
                       .hours = request.hours * kMeasureShare,
                       .calls = {{programs.compare,
                                  {"--target", target.string(), "--models", models, "--prompts", questions,
-                                  "--limit", "12", "--max-new-tokens", "96", "--pipelines", names, "--json",
+                                  "--limit", "8", "--max-new-tokens", "96", "--pipelines", names, "--json",
                                   (out / "figures.json").string()}}}});
   }
   return stages;
@@ -128,15 +129,13 @@ Needs needs_of(const DraftRequest& request, const DecoderConfig& target) {
       2.0 * 128 * 1024 * 2 * static_cast<double>(target.layers * target.kv_heads * target.head_dim());
   const double tokens = 3600 * request.hours * kTextShare * 1000;
   const double states = is_head(request.method) ? tokens * 2 * static_cast<double>(target.hidden) : 0;
-  return {.disk = tokens * 8 + 1e8,
-          .memory = 4 * parameters + std::max(cache, 2e9 + states)};
+  return {.disk = tokens * 8 + 1e8, .memory = 4 * parameters + std::max(cache, 2e9 + states)};
 }
 
 std::vector<std::string> pipelines_of(const std::string& method) {
-  std::vector<std::string> names{kMaxGram};
-  for (const char* shape : {"chain:1@", "chain:2@", "chain:3@", "chain:4@"}) names.push_back(shape + method);
-  names.push_back("cost-aware:chain:6@" + method);
-  return names;
+  const std::string chain = "chain:2@" + method, longer = "chain:4@" + method,
+                    paying = "cost-aware:chain:8@" + method;
+  return {kMaxGram, chain, longer, paying, paying + ",max-gram"};
 }
 
 std::string verdict(const fs::path& file, const std::string& method) {
@@ -163,7 +162,7 @@ std::string verdict(const fs::path& file, const std::string& method) {
     const bool drafts = name.find(method) != name.npos;
     for (const auto& draft : row.array("drafts", "drafts"))
       if (const specula::cpu::JsonFields fields(draft, file.string());
-          drafts && fields.text("model") == method)
+          name.starts_with("chain:") && fields.text("model") == method)
         cost = fields.number("cost_coefficient");
     std::snprintf(line, sizeof line, "%-36s %6.2f %8.2fx %8.2f  %s\n", name.c_str(), row.number("mat"),
                   speedup, plain > 0 ? pass / plain : 0, depths.c_str());
