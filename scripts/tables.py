@@ -80,32 +80,38 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
-PUBLIC = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
+def public_sets(t):
+    """Kinds of requests to the files of SmolLM2's runs at a temperature, of those that were measured."""
+    names = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
+    return {title: file for what, title in names.items() if (folder / f"{(file := f'paper_public_{what}_t{t}')}.json").exists()}
 
 
 @named(TABLES, "public: best")
 def public_best(page):
     """For the front page."""
-    files = [f"paper_public_{what}_t0" for what in PUBLIC]
-    out = [[f"`{Row(files[0], label).p['name']}`", what, *(Row(file, label)["speedup"] for file in files)]
-           for label, what in (("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
-                               ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
-    return table(["pipeline", "draft", *PUBLIC.values()], out) + source(files[0], page)
+    sets = public_sets(0)
+    file = next(iter(sets.values()))
+    out = [[f"`{Row(file, label).p['name']}`", what, *(Row(of, label)["speedup"] for of in sets.values())]
+           for label, what in (
+               ("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
+               ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
+    return table(["pipeline", "draft", *sets], out) + source(file, page)
 
 
 @named(TABLES, ("public: temperature 0", 0), ("public: temperature 1", 1))
 def public(page, t):
     """A public model with its drafts, by kind of request."""
-    files = {title: f"paper_public_{what}_t{t}" for what, title in PUBLIC.items()}
+    sets = public_sets(t)
+    first = next(iter(sets.values()))
     out = []
-    for first in rows(files["chat"]):
-        there = [Row(file, first.label) for file in files.values()]
-        mean = sum(row.p["speedup"] for row in there[:3]) / 3
-        out.append([first.label, first["name"], *(row["speedup [95%]"] for row in there), f"{mean:.2f}x"])
-    out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in files.values()), ""])
-    counts = ", ".join(f"{title} {load(file)['prompts']}" for title, file in files.items())
-    return table(["speedup", "pipeline", *files, "mean of the first three"], out) + source(files["chat"], page)[:-1] + [
-        source(files["chat"], page)[-1] + f" Prompts: {counts}."]
+    for row in rows(first):
+        there = [Row(file, row.label) for file in sets.values()]
+        mean = sum(x.p["speedup"] for x in there[:3]) / 3
+        out.append([row.label, row["name"], *(x["speedup [95%]"] for x in there), f"{mean:.2f}x"])
+    out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
+    counts = ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items())
+    lines = source(first, page)
+    return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + lines[:-1] + [lines[-1] + f" Prompts: {counts}."]
 
 
 @named(TABLES, "smollm2: speedups")

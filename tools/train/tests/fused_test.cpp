@@ -78,8 +78,8 @@ TEST_CASE("fused steps agree with ATen") {
       const auto q = random({batch, 37, 6, 16}, dtype);
       const auto queries = st::plain::rotate_queries(q, table);
       compare({st::rotate_queries(q, table)}, {queries}, {q}, tolerance);
-      for (const auto& x : {plain.q, plain.keys.k, plain.keys.v, queries})
-        CHECK(x.is_contiguous());  // views follow
+      for (const auto& made : {plain.q, plain.keys.k, plain.keys.v, queries})
+        CHECK(made.is_contiguous());  // views follow
     }
   }
 }
