@@ -83,7 +83,10 @@ def asd(page):
 def public_sets(t):
     """Kinds of requests to the files of SmolLM2's runs at a temperature, of those that were measured."""
     names = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
-    return {title: file for what, title in names.items() if (folder / f"{(file := f'paper_public_{what}_t{t}')}.json").exists()}
+    found = {title: file for what, title in names.items() if (folder / f"{(file := f'paper_public_{what}_t{t}')}.json").exists()}
+    if not found:
+        raise Missing("paper_public")
+    return found
 
 
 @named(TABLES, "public: best")

@@ -17,6 +17,11 @@ namespace {
 /// A pipeline whose drafters are toys of other seeds, best first. All but the last have rows.
 enum class Last { dense, points, silent };
 
+template <class Shape>
+constexpr bool kCopies = false;
+template <class Shape>
+constexpr bool kCopies<Either<Shape>> = true;
+
 template <std::size_t drafters, class Rule, class Shape>
 EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& shape,
                                     const SamplingParams& params, std::size_t horizon, std::uint64_t seed,
@@ -34,7 +39,8 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& 
   };
   const HashGram gram(vocab, seed, last == Last::silent ? 0.5 : 0.0);
   if constexpr (drafters == 2) {
-    if (last == Last::dense) return distribution(ModelDrafter{first}, ModelDrafter{second});
+    if constexpr (!kCopies<Shape>)
+      if (last == Last::dense) return distribution(ModelDrafter{first}, ModelDrafter{second});
     return distribution(ModelDrafter{first}, gram);
   } else {
     if (last == Last::dense)

@@ -704,7 +704,8 @@ TEST_CASE("errors explain drafters and limits that do not match") {
   explained("chain:10:ngram=0@prompt-lookup", "ngram is 0, must be 1 to 64");
   explained("chain:10:bigram=none@prompt-lookup", "has no option 'bigram'");
   explained("chain:min=2@prompt-lookup", "does not know what to do with 'min=2'");
-  explained("cost-aware:chain:10@base,max-gram", "2 drafters, must be 1");
+  explained("chain:10@base,max-gram",
+            "base or max-gram, whichever promises more, is a choice of cost-aware:chain");
   explained("cost-aware:chain:10@max-gram,base", "2 drafters, must be 1");
 }
 
