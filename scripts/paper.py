@@ -111,9 +111,9 @@ def sampled(rows):
     return {label: re.sub(r"(chain(:\d+)?)(?=.*@(?!max-gram))", r"\1:draw=sampled", spec) for label, spec in rows.items()}
 
 
-def public(name, minutes, rows, limit, repeat, **more):
+def public(name, minutes, rows, limit, repeat, variants={}, **more):
     """A section on SmolLM2: a run for each set and temperature."""
-    return [Run(f"{name}_{what}_t{t}", minutes, sampled(rows) if t else rows, optional=tuple(rows), temperature=t, target=SMOLLM2, pack="smollm2", prompts=(file,),
+    return [Run(f"{name}_{what}_t{t}", minutes, sampled(rows) if t else rows, variants=sampled(variants) if t else variants, optional=tuple(rows), temperature=t, target=SMOLLM2, pack="smollm2", prompts=(file,),
                 limit=-(-limit // 8) if what == "chat" else limit, by_category=what == "chat", repeat=repeat, tokens=96, categories=categories, **more)
             for t in (0, 1) for what, (file, categories) in PUBLIC_SETS.items()]
 

@@ -82,8 +82,9 @@ def asd(page):
 
 def public_sets(t):
     """Kinds of requests to the files of SmolLM2's runs at a temperature, of those that were measured."""
-    names = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
-    found = {title: file for what, title in names.items() if (folder / f"{(file := f'paper_public_{what}_t{t}')}.json").exists()}
+    titles = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
+    files = {title: f"paper_public_{name}_t{t}" for name, title in titles.items()}
+    found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
     if not found:
         raise Missing("paper_public")
     return found
