@@ -200,6 +200,8 @@ def source(file, page):
             f"({run['machine']['cores']} cores). [Data]({link}).")
     if run["section"] == "cascades":
         text += " Measured beside other work: counts are exact, c is rough."
+    if run.get("beside"):
+        text += f" Measured beside {run['beside']}."
     if data["left_out"]:
         text += f" Left out, because longer than the target's context: {data['left_out']}."
     if run.get("absent"):

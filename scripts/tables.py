@@ -90,6 +90,11 @@ def public_sets(t):
     return found
 
 
+def public_source(sets, page):
+    *lines, last = source(next(iter(sets.values())), page)
+    return lines + [last + " Prompts: " + ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items()) + "."]
+
+
 @named(TABLES, "public: best")
 def public_best(page):
     """For the front page."""
@@ -99,7 +104,7 @@ def public_best(page):
            for label, what in (
                ("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
                ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
-    return table(["pipeline", "draft", *sets], out) + source(file, page)
+    return table(["pipeline", "draft", *sets], out) + public_source(sets, page)
 
 
 @named(TABLES, ("public: temperature 0", 0), ("public: temperature 1", 1))
@@ -113,9 +118,7 @@ def public(page, t):
         mean = sum(x.p["speedup"] for x in there[:3]) / 3
         out.append([row.label, row["name"], *(x["speedup [95%]"] for x in there), f"{mean:.2f}x"])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
-    counts = ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items())
-    lines = source(first, page)
-    return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + lines[:-1] + [lines[-1] + f" Prompts: {counts}."]
+    return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + public_source(sets, page)
 
 
 @named(TABLES, "smollm2: speedups")
