@@ -91,6 +91,8 @@ PUBLIC_COUNTS = {
     "HASS, tree": "dynamic-tree:6:5:23@hass",
     "EAGLE": "chain:4@eagle",
     "EAGLE, tree": "dynamic-tree:6:5:23@eagle",
+}
+PUBLIC_GLIDE = {
     "GLIDE": "chain:4@glide",
     "without cross attention": "chain:4@glide-control",
     "CAPE": "cape:4:counts=2-1-1-0@glide",
@@ -185,8 +187,9 @@ SECTIONS = {
         Run(f"smollm2_{weights}{kind}", 2, COPIES, target=target, pack="smollm2", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
             categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind, target in (("", "target"), ("_gguf", SMOLLM2))],
     "public": public("public", 8, PUBLIC_TIMES, limit=15, repeat=3),
-    "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, against=("EAGLE", "EAGLE, tree", "without cross attention"),
-                            variants={"*": "chain:4@*"}),
+    "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
+                            against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
+    "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "GLIDE")),
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
                  optional=("HASS, EAGLE's static tree", "EAGLE, EAGLE's static tree"),
                  against=tuple(x for x in heads("chain:5") if x.startswith("EAGLE,")),
