@@ -80,13 +80,13 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
-def public_sets(t):
-    """Kinds of requests to the files of SmolLM2's runs at a temperature, of those that were measured."""
+def public_sets(t, section="public"):
+    """Kinds of requests to the files of a section of SmolLM2's runs at a temperature, of those that were measured."""
     titles = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
-    files = {title: f"paper_public_{name}_t{t}" for name, title in titles.items()}
+    files = {title: f"paper_{section}_{name}_t{t}" for name, title in titles.items()}
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
     if not found:
-        raise Missing("paper_public")
+        raise Missing(f"paper_{section}")
     return found
 
 
@@ -119,6 +119,35 @@ def public(page, t):
         out.append([row.label, row["name"], *(x["speedup [95%]"] for x in there), f"{mean:.2f}x"])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
     return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + public_source(sets, page)
+
+
+@named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
+def public_counts(page, t):
+    """Tokens per pass of a public model with its drafts, by kind of request."""
+    sets = public_sets(t, "public_counts")
+    out = [[row.label, row["name"], *(Row(file, row.label)["MAT [95%]"] for file in sets.values())] for row in rows(next(iter(sets.values())))]
+    return table(["MAT", "pipeline", *sets], out) + public_source(sets, page)
+
+
+# What the papers compare: a method, the row that it is to be ahead of, and the figure.
+PAIRS = [("HASS", "EAGLE", "MAT"), ("HASS, tree", "EAGLE, tree", "MAT"), ("hass-1", "control-1", "MAT"), ("hass-2", "control-1", "MAT"),
+         ("S2D, 0.5 0.5", "plain draft, exit 1", "MAT"), ("S2D, 0.5 0.5", "plain draft", "MAT")]
+
+
+@named(TABLES, "public counts: pairs")
+def public_pairs(page):
+    sets = {f"{title}, T = {t}": file for t in (0, 1) for title, file in public_sets(t, "public_counts").items()}
+    out = [[f"{a} over {b}", *(Row(file, a)[f"{what} against {b}"] for file in sets.values())] for a, b, what in PAIRS]
+    return table(["tokens per pass", *sets], out)
+
+
+@named(TABLES, "public counts: depths")
+def public_depths(page):
+    """How often the draft token at each depth is accepted, its parent being accepted."""
+    sets = public_sets(0, "public_counts")
+    chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
+    out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
+    return table(["acceptance at depth 1 to 4", *sets], out)
 
 
 @named(TABLES, "smollm2: speedups")

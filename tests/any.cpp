@@ -1,4 +1,3 @@
-// labels: light
 // any.hpp suffices for a text whose models, drafter, rule and shape are all chosen at run time.
 #include <specula/any.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The facade specula/specula.hpp, and identical text for one seed.
 #include <specula/specula.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The version in the headers and in the package.
 #include <specula/version.hpp>
 

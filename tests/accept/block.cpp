@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // Block verification of chains, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Sampling, which chooses between sample-and-match and traversal. Each rule of the header has a test of its
 // own: greedy, sample_and_match, rejection, traversal, block; the verifier that they share: residual,
 // target_distributions.

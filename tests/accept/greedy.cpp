@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // The Greedy rule, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // GumbelCoupling: draft and target share Gumbel noise, so one seed gives one text.
 #include <specula/accept/gumbel_coupling.hpp>
 

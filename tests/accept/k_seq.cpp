@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // The k-SEQ rule (SpecTr), against a dense reference implementation.
 #include <specula/accept/k_seq.hpp>
 

@@ -1,4 +1,3 @@
-// labels: optimised light
 // Lenient rejection sampling, and accept_lossy().
 #include <specula/accept/lenient.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 #include <specula/accept/lossy.hpp>
 
 #include <doctest/doctest.h>

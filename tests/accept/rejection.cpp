@@ -1,4 +1,3 @@
-// labels: optimised light
 // Rejection sampling on chains and trees, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>

@@ -1,4 +1,3 @@
-// labels: light
 // SampleAndMatch: the target's own samples, matched with the draft tokens.
 #include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>

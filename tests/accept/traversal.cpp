@@ -1,4 +1,3 @@
-// labels: optimised light
 // Traversal verification of trees, leaf to root, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>
 

@@ -1,4 +1,3 @@
-// labels: optimised light
 // Typical acceptance (Medusa), against a dense reference implementation.
 
 #include <specula/accept/typical.hpp>

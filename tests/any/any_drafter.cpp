@@ -1,4 +1,3 @@
-// labels: light
 // AnyDrafter: forwards to its drafter, whose cache must not be the target's. (Texts: any_shape.cpp,
 // any_model.cpp.)
 #include <specula/any/any_drafter.hpp>

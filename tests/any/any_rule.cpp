@@ -1,4 +1,3 @@
-// labels: light
 // AnyRule: type-erased acceptance rules.
 #include <specula/any/any_rule.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // AnyShape and AnyDrafter: type-erased shapes and drafters.
 #include <specula/any/any_shape.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // A wrapper answers as its content does: every wrapper times every optional capability, over a content that
 // has it and one that has not.
 #include <specula/any.hpp>

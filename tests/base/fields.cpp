@@ -1,4 +1,3 @@
-// labels: light
 // Range checks: what is refused, and that the message has the name, the value and the range.
 #include <specula/base/fields.hpp>
 

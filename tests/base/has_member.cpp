@@ -1,4 +1,3 @@
-// labels: light
 // SPECULA_HAS_MEMBER: finds a name whatever it names, and nothing else.
 #include <specula/base/has_member.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The marks of functions that CPU and CUDA share: what they are where no device is compiled for.
 #include <specula/base/host_device.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // What Git LFS leaves in place of a file, and what only resembles it.
 #include <specula/base/lfs_pointer.hpp>
 

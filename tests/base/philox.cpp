@@ -1,4 +1,3 @@
-// labels: light
 // Philox4x32-10.
 #include <specula/base/philox.hpp>
 

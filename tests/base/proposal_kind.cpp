@@ -1,4 +1,3 @@
-// labels: light
 // ProposalKind: which kinds a declared kind covers.
 #include <specula/base/proposal_kind.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Keys of uniform draws: no two purposes, nodes or depths of a round share one, and where each field lies in
 // the Philox counter.
 #include <specula/base/random_key.hpp>

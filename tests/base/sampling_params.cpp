@@ -1,4 +1,3 @@
-// labels: light
 // SamplingParams: valid ranges and error messages.
 #include <specula/base/sampling_params.hpp>
 

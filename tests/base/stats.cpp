@@ -1,4 +1,3 @@
-// labels: light
 // Stats: counts and derived figures.
 #include <specula/base/stats.hpp>
 

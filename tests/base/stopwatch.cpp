@@ -1,4 +1,3 @@
-// labels: light
 #include <specula/base/stopwatch.hpp>
 
 #include <doctest/doctest.h>

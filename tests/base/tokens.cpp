@@ -1,4 +1,3 @@
-// labels: light
 // Tokens and nodes, which CPU and CUDA share: 32 bits, and none of them is no index.
 #include <specula/base/tokens.hpp>
 

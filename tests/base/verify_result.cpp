@@ -1,4 +1,3 @@
-// labels: light
 // VerifyResult: the accepted path and the next token.
 #include <specula/base/rows.hpp>
 

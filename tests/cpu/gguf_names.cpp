@@ -1,4 +1,3 @@
-// labels: light
 // Names of tensors in GGUF and in Hugging Face folders.
 #include <specula/cpu/gguf_names.hpp>
 

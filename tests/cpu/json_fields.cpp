@@ -1,4 +1,3 @@
-// labels: light
 // JsonFields: values by type; what is missing, of another type or out of range is an error that names it.
 #include <specula/cpu/json_fields.hpp>
 

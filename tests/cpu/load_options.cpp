@@ -1,4 +1,3 @@
-// labels: light
 // Options of loading: the defaults. What they do is tested in gguf_tensors.cpp.
 #include <specula/cpu/load_options.hpp>
 

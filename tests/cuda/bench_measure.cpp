@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Measurement and JSON output of the GPU programs in bench/cuda.
 
 #include <doctest/doctest.h>

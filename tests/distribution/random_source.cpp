@@ -1,4 +1,3 @@
-// labels: optimised
 // PhiloxRandom: uniform draws by key, draws of tokens, draws by shared Gumbel noise.
 #include <specula/distribution/random_source.hpp>
 

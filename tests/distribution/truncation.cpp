@@ -1,4 +1,4 @@
-// labels: vectorised optimised
+// labels: vectorised
 // Truncation thresholds: top-k, top-p and min-p.
 #include <specula/distribution/truncation.hpp>
 

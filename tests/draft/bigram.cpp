@@ -1,4 +1,3 @@
-// labels: light
 // Bigram: draft tokens from a table of pairs, or from the pairs of the text.
 #include <specula/draft/bigram.hpp>
 

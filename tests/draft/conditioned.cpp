@@ -1,4 +1,3 @@
-// labels: light
 // Drafters conditioned on the target (Glide, FeatureHead): which nodes are kept, dropped and recomputed.
 #include <specula/draft/conditioned.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // EarlyExitDrafter (S2D): which exit each draft token takes.
 #include <specula/draft/early_exit_drafter.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // FeatureHead (EAGLE, HASS): a draft conditioned on the target's features.
 #include <specula/draft/conditioned.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // find_skipped: which blocks a model misses least, alone and together.
 #include <specula/draft/find_skipped.hpp>
 

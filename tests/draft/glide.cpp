@@ -1,4 +1,3 @@
-// labels: light
 // Glide: a draft conditioned on the target's keys and values.
 #include <specula/draft/conditioned.hpp>
 

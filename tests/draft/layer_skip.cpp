@@ -1,4 +1,3 @@
-// labels: light
 // LayerSkip (ASD): the target without some of its blocks as the draft.
 #include <specula/draft/layer_skip.hpp>
 

@@ -1,4 +1,3 @@
-// labels: optimised light
 // MaxGram: n-gram draft tokens by the longest matching suffix (prompt lookup).
 
 #include <specula/draft/max_gram.hpp>

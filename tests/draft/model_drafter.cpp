@@ -1,4 +1,3 @@
-// labels: light
 // ModelDrafter: a language model as drafter; which nodes its KV cache keeps.
 #include <specula/draft/model_drafter.hpp>
 

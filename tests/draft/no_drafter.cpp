@@ -1,4 +1,3 @@
-// labels: light
 // NoDrafter: plain decoding as a pipeline.
 #include <specula/draft/no_drafter.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Stack: several drafters as one.
 #include <specula/draft/stack.hpp>
 

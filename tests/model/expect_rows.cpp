@@ -1,4 +1,3 @@
-// labels: light
 // expect_rows(): checks of the rows that a model returns.
 #include <specula/model/expect_rows.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // What a language model is, and what makes it one that can more: no member is optional.
 #include <specula/model/language_model.hpp>
 

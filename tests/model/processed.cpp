@@ -1,4 +1,3 @@
-// labels: light
 // Processed: a model with a logit processor.
 #include <specula/model/processed.hpp>
 

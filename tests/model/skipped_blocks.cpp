@@ -1,4 +1,3 @@
-// labels: light
 // SkippedBlocks: given blocks, their count, and errors that name kind, layer and range.
 #include <specula/model/skipped_blocks.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // ViewGuard: detects views of a model's state that are used after a later call.
 #include <specula/model/view_guard.hpp>
 

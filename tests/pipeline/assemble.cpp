@@ -1,4 +1,3 @@
-// labels: light
 // A text's rule, and a Speculator as a Pipeline.
 #include <specula/pipeline/assemble.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The drafters of a text: which values they add, and what PipelineFactory says of them.
 #include <specula/pipeline/drafters.hpp>
 

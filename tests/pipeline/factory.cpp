@@ -1,4 +1,3 @@
-// labels: light
 // What is known of a pipeline before its models are: usage, which drafters a shape takes, the models' names
 // and room.
 #include <specula/pipeline/factory.hpp>

@@ -1,4 +1,3 @@
-// labels: light
 // An engine's models, by name: errors that say which model cannot do what.
 #include <specula/pipeline/models.hpp>
 

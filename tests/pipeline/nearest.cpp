@@ -1,4 +1,3 @@
-// labels: light
 // The names nearest to a misspelt one.
 #include <specula/pipeline/nearest.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The texts of earlier versions are errors that name the text in their place.
 #include <specula/pipeline/old_texts.hpp>
 

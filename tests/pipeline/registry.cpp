@@ -1,4 +1,3 @@
-// labels: light
 // The table of pipelines, as factory.hpp shows it and docs/run_time_pipelines.md describes it. It is compiled
 // once, elsewhere.
 #include <specula/pipeline/factory.hpp>

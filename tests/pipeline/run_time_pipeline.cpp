@@ -1,4 +1,3 @@
-// labels: light
 // What a Pipeline shows of the record that its rounds are written to, and generate() of it.
 #include <specula/pipeline/run_time_pipeline.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The grammar of pipelines' texts: their parts, the values of fields, and errors that quote the text.
 #include <specula/pipeline/spec.hpp>
 

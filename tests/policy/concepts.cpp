@@ -1,4 +1,3 @@
-// labels: light
 // The concepts of concepts.hpp, and checks of shapes' fields and drafters' rows.
 #include <specula/policy/concepts.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The round as a shape sees it: stop tokens, the questions of a cost model, checks of a draft's rows and
 // failures.
 #include <specula/policy/propose_context.hpp>

@@ -1,4 +1,3 @@
-// labels: light
 // Vocabularies of GGUF files: the tokens of the models' own tokenizers, compared with `tokenizers` and
 // SentencePiece.
 #include "gguf_vocabulary.hpp"

@@ -1,4 +1,3 @@
-// labels: light
 // tokenizer.json: the kinds that are common, compared with Hugging Face's library; byte-level vocabularies.
 #include "tokenizer_json.hpp"
 

@@ -1,4 +1,3 @@
-// labels: light
 // Programs built without Oniguruma and utf8proc: the sources are compiled here without the macros that say
 // they are there.
 #include "../../examples/common/added_tokens.cpp"

@@ -1,4 +1,3 @@
-// labels: light
 // DraftRows: which row a distribution was made from, what is dropped, and which nodes have a slot.
 #include <specula/proposal/draft_rows.hpp>
 

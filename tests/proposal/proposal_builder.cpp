@@ -1,4 +1,3 @@
-// labels: optimised
 // ProposalBuilder: growth of proposals, recorded distributions, kinds, errors.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/proposal/review.hpp>

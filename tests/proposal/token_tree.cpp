@@ -1,4 +1,3 @@
-// labels: light
 // A proposal as rules read it: nodes, children, kinds, the draft's probabilities, keys of uniform draws.
 #include <specula/proposal/token_tree.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // PolicyBenchmark: timing of pipelines against each other.
 #include <specula/run/benchmark.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // to_dot(): proposals and their results as Graphviz text.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/run/dot.hpp>

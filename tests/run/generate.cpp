@@ -1,4 +1,3 @@
-// labels: light
 // generate(): limits, stop tokens, sinks and why a text ends, over a run whose rounds are scripted.
 #include <specula/run/generate.hpp>
 

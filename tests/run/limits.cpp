@@ -1,4 +1,3 @@
-// labels: light
 // Limits and sinks of generate().
 #include <specula/run/limits.hpp>
 

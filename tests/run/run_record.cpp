@@ -1,4 +1,3 @@
-// labels: light
 // RunRecord: a text, its last round, and statistics of a text that ends within a round.
 #include <specula/run/run_record.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Speculator: texts, KV caches, limits, errors, statistics, cascades, shared models.
 #include <specula/run/speculator.hpp>
 

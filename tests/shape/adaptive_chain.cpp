@@ -1,4 +1,3 @@
-// labels: light
 // AdaptiveChain: chains whose end is learned (Draft & Verify's threshold, a heuristic).
 #include <specula/shape/adaptive_chain.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Steady rounds allocate nothing, for any shape and rule.
 #include <doctest/doctest.h>
 

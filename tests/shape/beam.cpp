@@ -1,4 +1,3 @@
-// labels: light
 // Beam: beam search merged into a tree.
 #include <specula/shape/beam.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Cape: a greedy spine with runners-up by confidence.
 #include <specula/shape/cape.hpp>
 

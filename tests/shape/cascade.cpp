@@ -1,4 +1,3 @@
-// labels: light
 // Cascade: the full cascade of CS-Drafting, against the recursion.
 #include <specula/shape/cascade.hpp>
 

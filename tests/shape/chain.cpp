@@ -1,4 +1,3 @@
-// labels: light
 // Chain: greedy, sampled and shared chains.
 #include <specula/shape/chain.hpp>
 

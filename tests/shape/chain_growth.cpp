@@ -1,4 +1,3 @@
-// labels: light
 // Growth of chains by one or several drafters, and reviews.
 #include <specula/shape/cascade.hpp>
 

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // CostAware: proposals limited to draft tokens that pay, under simulated costs.
 
 #include <specula/shape/cost_aware.hpp>

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // CostAware in simulated time: its loss against plain decoding is bounded, and it finds most of the gain.
 #include <specula/cost/curve_cost_model.hpp>
 #include <specula/proposal/proposal_builder.hpp>

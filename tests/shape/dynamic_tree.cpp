@@ -1,4 +1,3 @@
-// labels: light
 // DynamicTree: EAGLE-2's tree, against a naive transcription.
 #include <specula/shape/dynamic_tree.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Either: copies where they promise more tokens a second than the draft does.
 #include <specula/shape/either.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Horizontal: chains drafted by several drafters in turn.
 #include <specula/shape/horizontal.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // RankedTree: forms of static trees, as choices or parent links.
 #include <specula/shape/ranked_tree.hpp>
 

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // SampledTree: trees of independent or distinct draws.
 
 #include <specula/shape/sampled_tree.hpp>

@@ -1,4 +1,3 @@
-// labels: light
 // StaticTree: trees of a fixed form, chosen by rank or drawn.
 #include <specula/shape/static_tree.hpp>
 

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // Every shape: no draft token follows a stop token, and no drafter is asked for one. (That the text keeps its
 // distribution is shown in tests/exact.)
 #include <doctest/doctest.h>

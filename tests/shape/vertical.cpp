@@ -1,4 +1,3 @@
-// labels: light
 // Vertical: a drafter that reviews cheaper drafters.
 #include <specula/shape/vertical.hpp>
 

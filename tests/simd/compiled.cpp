@@ -1,4 +1,3 @@
-// labels: light
 // A body compiled for each instruction set: the one that was asked for, with the body's arguments and result.
 #include <specula/simd/compiled.hpp>
 

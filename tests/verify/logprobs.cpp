@@ -1,4 +1,3 @@
-// labels: light
 // Log-probabilities of emitted tokens.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/logprobs.hpp>

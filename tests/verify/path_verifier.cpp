@@ -1,4 +1,3 @@
-// labels: light
 // PathVerifier: verification path by path, for models without tree attention.
 #include <specula/verify/path_verifier.hpp>
 

@@ -1,4 +1,4 @@
-// labels: optimised light
+// labels: optimised
 // Properties of thousands of random trees: masks, members of TokenTree, and results of every rule.
 #include "random_trees.hpp"
 

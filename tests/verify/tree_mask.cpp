@@ -1,4 +1,3 @@
-// labels: light
 // tree_mask(): ancestor masks for tree attention.
 #include <specula/verify/tree_mask.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // TreeVerifier: one forward pass over the proposal, the rule, the commit.
 #include <specula/verify/tree_verifier.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // accept_matching(): follows the target's tokens through the proposal.
 #include <specula/accept/rules/matching.hpp>
 

@@ -1,4 +1,3 @@
-// labels: optimised light
 // Rejection asks only what accept/rules/verifier.hpp allows, and decides as its definition does.
 #include <specula/accept/rules/rejection.hpp>
 

@@ -1,4 +1,3 @@
-// labels: optimised light
 // Traversal asks only what accept/rules/verifier.hpp allows, and decides as its definition does.
 #include <specula/accept/rules/traversal.hpp>
 

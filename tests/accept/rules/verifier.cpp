@@ -1,4 +1,3 @@
-// labels: optimised light
 // Rules over a verifier that has the documented members and nothing else: greedy and sample-and-match here,
 // rejection and traversal in tests of their own. They ask only what is allowed, and decide as their
 // definitions do.

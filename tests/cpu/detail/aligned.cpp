@@ -1,4 +1,3 @@
-// labels: light
 // Memory on cache lines and huge pages, and pieces of it in the order of their use.
 #include <specula/cpu/detail/aligned.hpp>
 

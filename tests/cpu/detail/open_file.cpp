@@ -1,4 +1,3 @@
-// labels: light
 // Opening files: what is no file that can be read is an error that names it.
 #include <specula/cpu/detail/open_file.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Layout of matrices in panels: strides, pairs of bfloat16, and groups of columns.
 #include <specula/cpu/detail/panel.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // The angles of rotary position embedding.
 #include <specula/cpu/detail/rope_table.hpp>
 

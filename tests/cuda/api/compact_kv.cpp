@@ -1,4 +1,4 @@
-// labels: threads cuda-only
+// labels: threads
 // compact_kv(): moves keys and values of accepted paths in a KV cache or in arrays of features.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/compact_kv.cuh>

@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Argument checks of the kernels that grow proposals.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/grow.cuh>

@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Launch plans of row scans: cluster size, threads, rows per pass.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/scan_plan.cuh>

@@ -1,4 +1,4 @@
-// labels: long optimised cuda-only
+// labels: long optimised
 // tree_attention() over a cache of e4m3 bytes.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/tree_attention_mma.cuh>

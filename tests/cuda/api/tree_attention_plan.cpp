@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Launch plans of tree attention: variants, splits of the keys, workspaces.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/tree_attention_plan.cuh>

@@ -1,4 +1,4 @@
-// labels: optimised cuda-only
+// labels: optimised
 // tree_attention_wgmma() on an emulated Hopper GPU, against a reference in doubles.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/tree_attention_wgmma.cuh>

@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Checks of kernel arguments: null, misaligned and overlapping arrays, launch geometries.
 #include <doctest/doctest.h>
 #include <specula/cuda/args/arguments.cuh>

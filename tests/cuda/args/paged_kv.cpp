@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Addresses of rows in paged KV caches.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,3 @@
-// labels: light
 // PairMap: a hash map from pairs of integers.
 #include <specula/draft/detail/pair_map.hpp>
 

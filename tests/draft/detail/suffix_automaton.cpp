@@ -1,4 +1,3 @@
-// labels: light
 // SuffixAutomaton: the longest matching suffix of a growing text.
 #include <specula/draft/detail/suffix_automaton.hpp>
 

@@ -1,4 +1,3 @@
-// labels: light
 // Which drafters a shape accepts, as the messages of its mistakes say. tests/compile_fail/shape_needs.cpp has
 // those.
 #include <specula/run/detail/explain.hpp>

@@ -1,4 +1,3 @@
-// labels: light
 // Pools of candidates of Beam and DynamicTree.
 #include <specula/shape/detail/candidates.hpp>
 

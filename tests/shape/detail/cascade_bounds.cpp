@@ -1,4 +1,3 @@
-// labels: light
 // Largest proposals of cascades under a table of limits.
 #include <specula/shape/detail/cascade_bounds.hpp>
 

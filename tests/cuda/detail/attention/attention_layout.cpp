@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Layout of tree attention: packed rows, masks, windows, splits of the keys, merging of partial softmaxes.
 
 #include <doctest/doctest.h>

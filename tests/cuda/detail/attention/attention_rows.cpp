@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Online softmax and products of sixteen rows in tree attention by mma.sync.
 
 #include <doctest/doctest.h>

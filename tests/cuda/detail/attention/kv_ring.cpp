@@ -1,4 +1,3 @@
-// labels: cuda-only
 // KvRing: tiles of keys and values, loaded asynchronously into shared memory.
 
 #include <doctest/doctest.h>

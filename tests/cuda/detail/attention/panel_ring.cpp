@@ -1,4 +1,3 @@
-// labels: cuda-only
 // PanelRing: tiles of keys and values in the layout of wgmma.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// labels: threads cuda-only
+// labels: threads
 // Data races in tree attention by mma.sync: every thread of a block is a std::thread.
 #include <doctest/doctest.h>
 #include <specula/cuda/detail/attention/tree_attention_block.cuh>

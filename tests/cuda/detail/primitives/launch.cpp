@@ -1,4 +1,4 @@
-// labels: threads cuda-only
+// labels: threads
 // Preparing and launching kernels on the host, against a fake CUDA runtime.
 #include <cuda_runtime.h>  // the fake one
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// labels: optimised cuda-only
+// labels: optimised
 // Verification of all nodes of a tree at once: results are those of following the path, and the workspace is
 // ready for the next launch.
 #include <doctest/doctest.h>

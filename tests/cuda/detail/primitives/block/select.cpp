@@ -1,4 +1,4 @@
-// labels: threads cuda-only
+// labels: threads
 // Deterministic top-k selection, and the last block of a launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/detail/primitives/block/last_block.cuh>

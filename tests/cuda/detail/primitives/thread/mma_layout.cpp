@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Register and shared memory layouts of mma.sync.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Keys and values of 8 bits (e4m3), widened to 16 bits.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,3 @@
-// labels: cuda-only
 // Shared memory layouts and descriptors of wgmma.
 
 #include <doctest/doctest.h>

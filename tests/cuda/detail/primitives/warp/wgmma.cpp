@@ -1,4 +1,4 @@
-// labels: optimised cuda-only
+// labels: optimised
 // Products of a warpgroup by wgmma with the library's layouts, and misuse that the emulated tensor core
 // detects.
 #include <doctest/doctest.h>
