@@ -545,7 +545,7 @@ TEST_CASE(
   };
   const auto sampled = [&] {
     return first_token([](auto round) {
-      constexpr int n = 20000;
+      constexpr int n = 4000;
       for (std::uint32_t i = 0; i < n; ++i) {
         PhiloxRandom rng(1, i);
         round(rng, 1.0 / n);
@@ -553,7 +553,7 @@ TEST_CASE(
     });
   };
   CHECK(enumerated(false) < 1e-12);  // one tile has all the mass, whatever the row
-  CHECK(sampled() < 0.02);
+  CHECK(sampled() < 0.03);
   const ThreeTiles tiles;
   CHECK(enumerated(true) < 1e-6);
   CHECK(sampled() > 0.05);
@@ -609,35 +609,24 @@ TEST_CASE(
 }
 
 TEST_CASE("two exact rules of which the tokens choose one are not exact; each alone is, on the same shapes") {
-  double biased = 0;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    const auto error = [&](auto rule, auto shape) {
-      return distribution_of(3, rule, shape, 2, RandomKeying::key, seed).error;
-    };
-    CHECK(error(Traversal{}, SiblingByGrandchild{}) < 1e-12);
-    CHECK(error(Rejection{}, SiblingByGrandchild{}) < 1e-12);
-    CHECK(error(Sampling{}, SiblingByGrandchild{}) < 1e-12);
-    CHECK(error(SampleAndMatch{}, SiblingByGrandchild{}) < 1e-12);
-    biased = std::max(biased, error(EitherRule{}, SiblingByGrandchild{}));
-    // The form of the tree may depend on any earlier draw in it.
-    CHECK(error(Traversal{}, ChildBySibling{}) < 1e-12);
-    CHECK(error(Rejection{}, ChildBySibling{}) < 1e-12);
-    CHECK(error(Sampling{}, ChildBySibling{}) < 1e-12);
-  }
-  CHECK(biased > 0.01);
+  const auto error = [&](auto rule, auto shape) { return distribution_of(3, rule, shape, 2).error; };
+  CHECK(error(Traversal{}, SiblingByGrandchild{}) < 1e-12);
+  CHECK(error(Rejection{}, SiblingByGrandchild{}) < 1e-12);
+  CHECK(error(Sampling{}, SiblingByGrandchild{}) < 1e-12);
+  CHECK(error(SampleAndMatch{}, SiblingByGrandchild{}) < 1e-12);
+  CHECK(error(EitherRule{}, SiblingByGrandchild{}) > 0.01);
+  // The form of the tree may depend on any earlier draw in it.
+  CHECK(error(Traversal{}, ChildBySibling{}) < 1e-12);
+  CHECK(error(Rejection{}, ChildBySibling{}) < 1e-12);
+  CHECK(error(Sampling{}, ChildBySibling{}) < 1e-12);
 }
 
 TEST_CASE("traversal with a rejected node's weight as min(1, S / (1 - q)), as a public variant has it") {
   using Distinct = SampledTree<ProposalKind::sampled_distinct>;
-  const auto worst = [](auto rule, auto shape) {
-    double error = 0;
-    for (std::uint64_t seed = 1; seed <= 3; ++seed)
-      error = std::max(error, distribution_of(3, rule, shape, 2, RandomKeying::key, seed).error);
-    return error;
-  };
+  const auto error = [](auto rule, auto shape) { return distribution_of(3, rule, shape, 2).error; };
   const PlainTraversal variant{.variant = true}, right{};
-  CHECK(worst(right, Distinct{.widths = {1, 2}}) < 1e-12);
-  CHECK(worst(right, Distinct{.widths = {2, 1}}) < 1e-12);
-  CHECK(worst(variant, Distinct{.widths = {1, 2}}) > 1e-3);
-  CHECK(worst(variant, Chain<Draw::sampled>{.length = 2}) > 1e-3);
+  CHECK(error(right, Distinct{.widths = {1, 2}}) < 1e-12);
+  CHECK(error(right, Distinct{.widths = {2, 1}}) < 1e-12);
+  CHECK(error(variant, Distinct{.widths = {1, 2}}) > 1e-3);
+  CHECK(error(variant, Chain<Draw::sampled>{.length = 2}) > 1e-3);
 }

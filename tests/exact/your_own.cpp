@@ -86,13 +86,11 @@ EmittedDistribution distribution_of(Rule rule, Shape shape, std::uint64_t seed) 
 }  // namespace
 
 TEST_CASE("a rule of one's own keeps the target's distribution, and uses no uniform draw twice") {
-  for (const double damping : {1.0, 0.6})
-    for (const std::uint64_t seed : {1, 5}) {
-      const EmittedDistribution seen =
-          distribution_of(Damped{damping}, Chain<Draw::sampled>{.length = 2}, seed);
-      CHECK(seen.error < 1e-12);
-      CHECK(seen.reused == 0);
-    }
+  for (const double damping : {1.0, 0.6}) {
+    const EmittedDistribution seen = distribution_of(Damped{damping}, Chain<Draw::sampled>{.length = 2}, 1);
+    CHECK(seen.error < 1e-12);
+    CHECK(seen.reused == 0);
+  }
 }
 
 TEST_CASE("the enumeration shows a mistake in it") {
