@@ -2,7 +2,8 @@
 # check_snippets.sh PAGE OUTPUT_DIR cpu|no-cpu llama_cpp|no-llama_cpp COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
-# translation unit. Compiler messages name the page and its line. A marker without a block is an error.
+# translation unit; those of the same includes are compiled together, each in a namespace, unless they have a main.
+# Compiler messages name the page and its line. A marker without a block is an error.
 set -eu
 
 page=$1
@@ -15,14 +16,24 @@ rm -rf "$output"
 mkdir -p "$output"
 awk -v page="$page" -v output="$output" '
   function fail(message) { printf "%s:%d: %s\n", page, NR, message; broken = 1; exit 1 }
-  inside && /^```[ \t\r]*$/ { inside = 0; close(file); next }
-  inside                    { print > file; next }
+  function finish(  unit) {
+    ++blocks
+    unit = includes (main ? blocks : "")
+    if (!(unit in files)) {
+      files[unit] = sprintf("%s/%03d.cpp", output, blocks)
+      printf "%s", includes > files[unit]
+    }
+    printf (main ? "#line %d \"%s\"\n%s" : "namespace block_" blocks " {\n#line %d \"%s\"\n%s}\n"), first, page, code > files[unit]
+  }
+  inside && /^```[ \t\r]*$/ { inside = 0; finish(); next }
+  inside && /^#include /     { includes = includes $0 "\n"; code = code "\n"; next }
+  inside                     { code = code $0 "\n"; if (/^int main\(/) main = 1; next }
   marked {
     if ($0 !~ /^```cpp[ \t\r]*$/) fail("a compile marker must stand directly above a ```cpp block")
     marked = 0
     inside = 1
-    file = sprintf("%s/%03d.cpp", output, ++blocks)
-    printf "#line %d \"%s\"\n", NR + 1, page > file
+    includes = code = main = ""
+    first = NR + 1
     next
   }
   /^<!-- compile -->[ \t\r]*$/ { marked = 1 }
