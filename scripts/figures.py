@@ -101,6 +101,7 @@ WHAT = {
     "draft tokens": lambda row, p: f"{p['mean_proposed']:.1f}",
     "draft calls": lambda row, p: f"{p['drafts'][0]['calls'] / p['target_calls']:.1f}",  # of the first draft, per round
     "draft calls per round": lambda row, p: ", ".join(f"{d['model']} {d['calls'] / p['target_calls']:.1f}" for d in p["drafts"]),
+    "costs of calls": lambda row, p: ", ".join(f"{d['model']} {d['cost_coefficient']:.3f}" for d in p["drafts"]),  # what SWI takes
     "layers": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.1f}",
     "layers per call": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.2f}",
     "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
