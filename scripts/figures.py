@@ -199,7 +199,7 @@ def source(file, page):
     text = (f"{data['prompts']} prompts ({files}), {data['max_new_tokens']} new tokens, temperature {data['temperature']:g}, {threads}, {inputs}{repeats}; "
             f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
             f"({run['machine']['cores']} cores). [Data]({link}).")
-    if run["section"] == "cascades":
+    if run["section"] in ("cascades", "rules"):
         text += " Measured beside other work: counts are exact, c is rough."
     if run.get("beside"):
         text += f" Measured beside {run['beside']}."

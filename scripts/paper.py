@@ -54,6 +54,19 @@ CASCADES = {
     # Those of base and Max-Gram are among these, without small: limits=A-0-30-0-B-4.
     "best cascade of all three": "cascade:limits={1,2,4,8}-0-30-{0,1,2}-{0,1,2,4,10}-4@base,small,max-gram",
 }
+# A review is worth saving where the reviewer is dear: SmolLM2's head, beside its plain draft.
+LENIENCE = {f"lenience {n}": f"cascade:limits=4-1-3:lenience={n}@hass,plain" for n in (1, 3, 10)}
+# Trees of 20 draft tokens.
+RULES = {
+    "chain, rejection": "chain:4:draw=sampled:rule=token",
+    "chain, block": "chain:4:draw=sampled",
+    "chain, shared noise": "chain:4:draw=shared",
+    "chain, argmax": "chain:4",
+    "tree, rejection": "sampled-tree:rule=token",
+    "tree, traversal": "sampled-tree",
+    "independent tree, k-SEQ": "sampled-tree:draw=iid:rule=k-seq",
+    "independent tree, traversal": "sampled-tree:draw=iid",
+}
 
 
 def heads(chain):
@@ -168,7 +181,10 @@ SECTIONS = {
             against=("best chain of base", "best cascade of base and Max-Gram")),
         Run("cascades_pw", 10, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=8,
             against=("best chain of base", "best cascade of base and Max-Gram")),
+        Run("lenience", 6, {"chain of hass": "chain:4@hass", "chain of plain": "chain:4@plain", **LENIENCE}, repeat=1, limit=8, tokens=96,
+            target=SMOLLM2, pack="smollm2", against=("chain of hass", "lenience 1")),
     ],
+    "rules": [Run("rules", 5, RULES, temperature=0.8, repeat=1, limit=50, against=("chain, rejection", "tree, rejection", "independent tree, k-SEQ"))],
     "s2d": [
         Run("s2d_target", 8, {
             "exit 1": "chain:{1..5}:exits=0@s2d",
