@@ -19,7 +19,7 @@ using specula::Token;
 using namespace specula::cpu;
 
 /// Vocabulary 2048. At hidden size 384 the embedded target's shape, 26M parameters: 16 layers, 6 heads of 64
-/// over 2 KV heads. At others 8 layers, 8 heads over 4 KV heads; at 256 that is the embedded `medium`.
+/// over 2 KV heads. At others 8 layers, 8 heads over 4 KV heads; at 256 that is 6.3M.
 std::shared_ptr<const DecoderWeights<float>> weights(std::int32_t hidden) {
   static std::map<std::int32_t, std::shared_ptr<const DecoderWeights<float>>> made;
   auto& entry = made[hidden];

@@ -101,6 +101,7 @@ WHAT = {
     "draft tokens": lambda row, p: f"{p['mean_proposed']:.1f}",
     "draft calls": lambda row, p: f"{p['drafts'][0]['calls'] / p['target_calls']:.1f}",  # of the first draft, per round
     "draft calls per round": lambda row, p: ", ".join(f"{d['model']} {d['calls'] / p['target_calls']:.1f}" for d in p["drafts"]),
+    "costs of calls": lambda row, p: ", ".join(f"{d['model']} {d['cost_coefficient']:.3f}" for d in p["drafts"]),  # what SWI takes
     "layers": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.1f}",
     "layers per call": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.2f}",
     "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
@@ -198,7 +199,7 @@ def source(file, page):
     text = (f"{data['prompts']} prompts ({files}), {data['max_new_tokens']} new tokens, temperature {data['temperature']:g}, {threads}, {inputs}{repeats}; "
             f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
             f"({run['machine']['cores']} cores). [Data]({link}).")
-    if run["section"] == "cascades":
+    if run["section"] in ("cascades", "rules"):
         text += " Measured beside other work: counts are exact, c is rough."
     if run.get("beside"):
         text += f" Measured beside {run['beside']}."

@@ -54,8 +54,19 @@ CASCADES = {
     # Those of base and Max-Gram are among these, without small: limits=A-0-30-0-B-4.
     "best cascade of all three": "cascade:limits={1,2,4,8}-0-30-{0,1,2}-{0,1,2,4,10}-4@base,small,max-gram",
 }
-# A review is worth saving where the reviewer is dear: medium costs a tenth of the target and more.
-LENIENCE = {f"lenience {n}": f"cascade:limits=8-2-4:lenience={n}@medium,small" for n in (1, 3, 10)}
+# A review is worth saving where the reviewer is dear: SmolLM2's head, beside its plain draft.
+LENIENCE = {f"lenience {n}": f"cascade:limits=4-1-3:lenience={n}@hass,plain" for n in (1, 3, 10)}
+# Trees of 20 draft tokens.
+RULES = {
+    "chain, rejection": "chain:4:draw=sampled:rule=token",
+    "chain, block": "chain:4:draw=sampled",
+    "chain, shared noise": "chain:4:draw=shared",
+    "chain, argmax": "chain:4",
+    "tree, rejection": "sampled-tree:rule=token",
+    "tree, traversal": "sampled-tree",
+    "independent tree, k-SEQ": "sampled-tree:draw=iid:rule=k-seq",
+    "independent tree, traversal": "sampled-tree:draw=iid",
+}
 
 
 def heads(chain):
@@ -170,17 +181,19 @@ SECTIONS = {
             against=("best chain of base", "best cascade of base and Max-Gram")),
         Run("cascades_pw", 10, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=8,
             against=("best chain of base", "best cascade of base and Max-Gram")),
-        Run("cascades_lenience", 1, {"chain of medium": "chain:4@medium", "chain of small": "chain:10@small", **LENIENCE}, repeat=1, limit=8,
-            against=("chain of medium", "lenience 1")),
+        Run("lenience", 6, {"chain of hass": "chain:4@hass", "chain of plain": "chain:4@plain", **LENIENCE}, repeat=1, limit=8, tokens=96,
+            target=SMOLLM2, pack="smollm2", against=("chain of hass", "lenience 1")),
     ],
-    "s2d": [Run(f"s2d_{target}", 8, {
-        "exit 1": "chain:{1..5}:exits=0@s2d",
-        "exit 2": "chain:{1..5}:exits=2-0@s2d",
-        "all layers": "chain:{1..5}:exits=2-2@s2d",
-        "S2D, 0.5 0.5 0 (the paper's)": "chain:3:exits=0.5-0.5@s2d",
-        "S2D, thresholds for this target": f"chain:{{1..4}}:exits={THRESHOLDS}@s2d",
-    }, target=target, against=("exit 1", "all layers"),
-        variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"} if target == "target" else {}) for target in ("target", "medium")],
+    "rules": [Run("rules", 5, RULES, temperature=0.8, repeat=1, limit=50, against=("chain, rejection", "tree, rejection", "independent tree, k-SEQ"))],
+    "s2d": [
+        Run("s2d_target", 8, {
+            "exit 1": "chain:{1..5}:exits=0@s2d",
+            "exit 2": "chain:{1..5}:exits=2-0@s2d",
+            "all layers": "chain:{1..5}:exits=2-2@s2d",
+            "S2D, 0.5 0.5 0 (the paper's)": "chain:3:exits=0.5-0.5@s2d",
+            "S2D, thresholds for this target": f"chain:{{1..4}}:exits={THRESHOLDS}@s2d",
+        }, against=("exit 1", "all layers"), variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"}),
+    ],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
     "smollm2": [Run("smollm2", 12, COPIES, target=SMOLLM2, pack="smollm2", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [

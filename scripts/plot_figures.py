@@ -245,49 +245,21 @@ def acceptance_by_depth(main):
 
 # ---- single methods
 
-@figure("paper_s2d_target", "paper_s2d_medium")
-def s2d_thresholds(target, medium):
+@figure("paper_s2d_target")
+def s2d_thresholds(data):
     kinds = {"exit 1": ("exit 1", PINK, "o"), "exit 2": ("exit 2", ORANGE, "s"), "all layers": ("all layers", GREEN, "^"),
              "S2D, 0.5 0.5 0 (the paper's)": ("S2D", BLUE, "D"), "S2D, thresholds for this target": ("S2D, tuned", VIOLET, "P")}
-
-    def panel(data, title):
-        rows = pipelines(data)
-        series = [Series(name, [bounds(rows[label], "speedup")], colour, marker, x=[rows[label]["mat"]], x_bounds=[rows[label]["intervals"]["mat"]])
-                  for label, (name, colour, marker) in kinds.items()]
-        tried = {s["search"]: s["candidates"] for s in data["searches"]}
-        for label, (_, colour, marker) in kinds.items():
-            some = tried.get(data["run"]["rows"][label], [])
-            series += [Series("", [(c["speedup"], None, None) for c in some], colour, "." + marker, x=[c["mat"] for c in some], line="")] if some else []
-        return Panel(series, title, axis="tokens per pass of the target (MAT)", y_axis="speedup", reference=1)
-
+    rows, tried, series = pipelines(data), {s["search"]: s["candidates"] for s in data["searches"]}, []
+    for label, (name, colour, marker) in kinds.items():
+        series.append(Series(name, [bounds(rows[label], "speedup")], colour, marker, x=[rows[label]["mat"]], x_bounds=[rows[label]["intervals"]["mat"]]))
+        if some := tried.get(data["run"]["rows"][label]):
+            series.append(Series("", [(c["speedup"], None, None) for c in some], colour, "." + marker, x=[c["mat"] for c in some], line=""))
     return Plot(
         "S2D: speedup against MAT, by exit and threshold",
-        [f"One draft with three exits, for two targets. Large marks: {prompts_of(target)}, with 95% intervals; small: every candidate on "
-         f"{target['searches'][0]['development_prompts']} development prompts. S2D: the paper's thresholds, 0.5 0.5 0",
-         f"{temperature(target).capitalize()}, {where(target, medium)}"],
-        [panel(target, "26 million parameters"), panel(medium, "6.3 million, in the cache")], columns=2, height=340)
-
-
-@figure("hass_ablation", "hass_ablation_12")
-def hass_ablation(wide, narrow):
-    def name(pipeline):
-        head = pipeline.partition("@")[2].removeprefix("small-")
-        more = ", 800 steps" if head.endswith("-800") else ""
-        head = head.removesuffix("-800")
-        if head in ("start", "eagle"):
-            return "EAGLE, before the 400 steps" if head == "start" else "EAGLE" + more
-        n, k, w = re.fullmatch(r"n(\d)(?:-k(\d+))?-w([\d.]+)", head).groups()
-        return f"{n} pass{'es' if n != '1' else ''}, " + (f"K = {k}, w = {w}" if k else "w = 0") + more
-
-    tau = [{name(p["name"]): (p["tau"], None, None) for p in data["pipelines"][1:]} for data in (wide, narrow)]
-    labels = sorted(tau[0], key=lambda label: -tau[0][label][0])
-    return Plot(
-        "HASS: tokens per pass by passes of alignment, K and w",
-        ["Heads of 328,000 parameters, each trained 400 more steps than one EAGLE head (800 where it says so). Dashed: EAGLE's head with 400 more steps",
-         f"Smaller target (medium), {temperature(wide)}, {wide['prompts']} prompts (GSM8K, HumanEval); 2026-11-22. No intervals in the data; the axes do not "
-         "begin at zero"],
-        [dots(title, labels, [of[label] for label in labels], "{:.2f}".format, of["EAGLE"][0], VIOLET)
-         for of, title in zip(tau, ("tau, tree of 60 nodes", "tau, tree of 12 draft tokens"))], columns=2, row=36)
+        [f"One draft with three exits. Large marks: {prompts_of(data)}, with 95% intervals; small: every candidate on "
+         f"{data['searches'][0]['development_prompts']} development prompts. S2D: the paper's thresholds, 0.5 0.5 0",
+         f"{PACK}, {temperature(data)}, {where(data)}"],
+        [Panel(series, axis="tokens per pass of the target (MAT)", y_axis="speedup", reference=1)], height=340)
 
 
 @figure("paper_hass_t0", "paper_hass_t1")
@@ -332,33 +304,18 @@ def asd(*all_runs):
         [dots(f"temperature {data['temperature']:.1g}", labels, points, limits=limits) for data, points in zip(all_runs, found)], columns=4, row=38)
 
 
-@figure("cascades_swi")
-def cascades_swi(data):
-    of = data["forecasts"]
-    labels = [x["name"].replace("@", "\n@") for x in of]
-    panels = [Panel([Series(name, [(x[name][key], None, None) for x in of], colour, marker) for name, colour, marker in (("predicted", VIOLET, "s"), ("measured", BLUE, "o"))],
-                    title, labels, reference=reference, ticks=ticks(*shown, form=form))
-              for key, title, reference, shown, form in (("swi", "SWI", None, (2, 2.5, 3, 3.5), "{:g}"), ("speedup", "speedup, wall clock", 1, (0.25, 0.5, 0.75, 1), "{:g}x"))]
+@figure("paper_cascades_ms")
+def cascades(data):
+    rows = pipelines(data)
+    labels = [label.replace(" of ", "\nof ") for label in rows]
+    by_parameters = [(x["value"], *x["interval"]) for x in (p["swi_by_costs"]["MS"] for p in rows.values())]
     return Plot(
-        "Cascades tuned for SWI: forecasts and measurements",
-        ["Forecasts from acceptance rates. SWI: speedup by counted calls, as if nodes were free; they are not on this machine, hence the speedups below "
-         "plain decoding (dashed)",
-         f"Smaller target (medium), {data['prompts']} prompts (GSM8K), {temperature(data)}, 1 thread, {inputs_of(data)}; no intervals in the data"],
-        panels, columns=2, row=42)
-
-
-# ---- a smaller target
-
-@figure("greedy")
-def speedup_medium(data):
-    rows = sorted(data["pipelines"], key=lambda p: -p["speedup"])
-    return Plot(
-        "Speedup on a smaller target, whose weights are in the cache",
-        ["Over plain decoding. Target medium (6.3 million parameters): every node costs arithmetic. Orange: slower than plain decoding",
-         f"{data['prompts']} prompts (GSM8K, HumanEval), {temperature(data)}, {data['threads']} thread of an AMD EPYC (Zen 4), {inputs_of(data)}; 2026-11-21; no "
-         "intervals in the data"],
-        [Panel([Series("", [(p["speedup"], None, None) for p in rows], shade, text=times)], labels=[p["name"].replace("autoregressive", "plain decoding") for p in rows],
-               bars=True, reference=1)])
+        "Cascades, chains and copies, each the best by SWI",
+        [f"SWI: the speedup if a pass costs the same over any number of nodes; calls of drafts cost what they do in the paper, by parameters, or here. "
+         f"With 95% intervals; {temperature(data)}, {prompts_of(data)}", f"{PACK}, {where(data)}"],
+        [dots(title, labels, points, "{:.2f}".format, None, BLUE) for title, points in (
+            ("tokens per pass (MAT)", [bounds(p, "mat") for p in rows.values()]), ("SWI, the paper's costs", by_parameters),
+            ("SWI, own costs", [bounds(p, "swi") for p in rows.values()]))], columns=3, row=42)
 
 
 @figure("rpc_pack")

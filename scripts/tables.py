@@ -60,15 +60,6 @@ def mt_bench(page):
     return table(["speedup, MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source("paper_mt_bench", page)
 
 
-@named(TABLES, "paper: cascades, lenience")
-def lenience(page):
-    costs = next(row for row in rows("paper_cascades_lenience") if len(row.p["drafts"]) > 1).p["drafts"]
-    shown = ", ".join(f"{d['model']} {d['cost_coefficient']:.3f}" for d in costs)
-    return columns(f" = label | pipeline = name | MAT [95%] | draft calls per round | SWI [95%], c: {shown} = SWI [95%] | "
-                   "SWI against lenience 1 | SWI against the chain of medium = SWI against chain of medium | same text",
-                   rows("paper_cascades_lenience")) + source("paper_cascades_lenience", page)
-
-
 @named(TABLES, "paper: asd")
 def asd(page):
     files = {t: f"paper_asd_t{t}".replace(".", "") for t in (0, 0.2, 0.6, 1)}
@@ -172,20 +163,6 @@ def smollm2_memory(page):
             out.append([form, words, f"{data['load_seconds']:.1f} s", f"{size['at_most']:.0f} MiB",
                         f"{first:.2f} s after {data['prompt_tokens'] / p['prompts']:.0f} tokens", f"{p['tokens_per_second']:.0f}"])
     return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source("paper_smollm2_bf16", page)
-
-
-# Runs with a smaller target whose drafts are no longer in the repository: what each draft sees and was trained on.
-GLIDE_MEDIUM = {f"{kind}{width}": (sees, "target's") for width in ("64", "128", "128x2") for kind, sees in (("vanilla", "no"), ("glide", "yes"))}
-GLIDE_MEDIUM |= {"vanilla128-people": ("no", "people's"), "glide": ("yes", "people's")}
-
-
-@named(TABLES, ("glide on medium: greedy", "glide_greedy", "chain:5"), ("glide on medium: temperature 1", "glide_temperature_1", "chain:5:draw=sampled"))
-def glide_medium(page, file, chain):
-    out = []
-    for draft, (sees, text) in GLIDE_MEDIUM.items():
-        row = Row(file, f"{chain}@{draft}")
-        out.append([f"`{draft}`", sees, text] + [row[what] for what in ("acceptance, 3 digits", "by depth", "MAT", "c, 3 digits", "E(speedup)")])
-    return table(["draft", "sees the target", "text", "acceptance", "by depth", "MAT", "c", "E(speedup)"], out)
 
 
 # ---- the papers' figures beside ours, as reported.json lists them
@@ -361,8 +338,8 @@ def of_target(name):
 
 
 def began_as(name):
-    found = card(name, r"Started from (draft |the draft [^`]*)?`(\w+)`")
-    return "" if not found else f"a draft for `{found[0][1]}`" if found[0][0] else f"`{found[0][1]}`"
+    found = "".join(card(name, r"Started from (the draft .*? for an earlier target|`\w+`)"))
+    return "a draft for an earlier target" if found.startswith("the draft") else found
 
 
 def listed(models):
@@ -405,27 +382,6 @@ def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")
     return (f"{x['ours_us']:.0f} us; SGLang's kernel, by another rule, {x['kernel_us']:.0f} us from ready probabilities of all 4,096 rows, "
             f"{x['softmax_us']:.0f} us with PyTorch's softmax before it")
-
-
-def glide_pairs(file):
-    """Rows with cross attention and the same draft without it."""
-    chain = "chain:5" if file == "glide_greedy" else "chain:5:draw=sampled"
-    names = [(f"glide{x}", f"vanilla{x}") for x in ("64", "128", "128x2")] + [("glide", "vanilla128-people")]
-    return [[Row(file, f"{chain}@{name}") for name in pair] for pair in names]
-
-
-@named(CLAIMS, ("glide points", "glide_greedy"), ("glide points at temperature 1", "glide_temperature_1"))
-def glide_points(file):
-    """What cross attention adds to the acceptance."""
-    gains = [100 * (a.p["acceptance"] - b.p["acceptance"]) for a, b in glide_pairs(file)]
-    return f"{min(gains):.0f} to {max(gains):.0f}"
-
-
-@named(CLAIMS, "glide dearer")
-def glide_dearer():
-    """How much dearer it makes a draft token."""
-    factors = [a.c() / b.c() for a, b in glide_pairs("glide_greedy")]
-    return f"{min(factors):.1f} to {max(factors):.1f}"
 
 
 @named(CLAIMS, "known")

@@ -31,13 +31,13 @@ expect 2 'temperature' "$llama" -m x --temperature -1
 expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
 
 models=$examples/models
-if [ ! -e "$models/medium/model.safetensors" ] || [ ! -e "$models/small/model.safetensors" ]; then
+if [ ! -e "$models/base/model.safetensors" ] || [ ! -e "$models/small/model.safetensors" ]; then
   echo 'SKIP: no model pack'
   [ "$failed" -eq 0 ] && exit 77
   exit 1
 fi
-# The smaller target of the pack, which is quicker.
-expect 0 'bytes' "$gguf" "$models/medium" "$scratch/target.gguf"
+# A draft of the pack as the target, which is quicker.
+expect 0 'bytes' "$gguf" "$models/base" "$scratch/target.gguf"
 expect 0 'bytes' "$gguf" "$models/small" "$scratch/small.gguf"
 run=("$llama" -m "$scratch/target.gguf" --draft "$scratch/small.gguf")
 question=$'Question: What is 3 + 4?\nAnswer:'
@@ -95,10 +95,10 @@ passes=("$llama" -m "$scratch/target.gguf" --passes 3 --prompt "$question" --rep
 expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --same-bits
 also '^3  .* 0$'
 also '^llama.cpp: drafts that cost nothing .*; best nodes at 0.5: [123] ([0-9.]*x), 0.7: '
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/base" --json "$scratch/passes.json"
 also '^1  .* 1.00  .* 1.00  .* 0$'
 also '^3  '
-expect 0 '"beside": "medium"' cat "$scratch/passes.json"
+expect 0 '"beside": "base"' cat "$scratch/passes.json"
 also '"turns": 2'
 also '"pays_from": '
 also '"acceptance_rate": 0.7'
@@ -123,7 +123,7 @@ if [ -n "$rpc_server" ]; then
 fi
 # A file with a chat template: turns, each after the answer before it; raw; a conversation.
 expect 2 '--chat: the target .*target.gguf has no chat template' "${run[@]}" --prompt x --chat
-mkdir "$scratch/chat" && ln -s "$models"/medium/* "$scratch/chat"
+mkdir "$scratch/chat" && ln -s "$models"/base/* "$scratch/chat"
 printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" \
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}" >"$scratch/chat/chat_template.jinja"
 expect 0 'bytes' "$gguf" "$scratch/chat" "$scratch/chat.gguf"
@@ -145,10 +145,10 @@ if script -qec true /dev/null >/dev/null 2>&1; then
   also 'One question a line; /exit or Ctrl-D ends'
 fi
 # A token that ends texts and has no place in the file.
-mkdir "$scratch/ends" && ln -s "$models"/medium/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
+mkdir "$scratch/ends" && ln -s "$models"/base/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
 expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$gguf" "$scratch/ends" "$scratch/ends.gguf"
 expect 0 '^1 tokens' "$llama" -m "$scratch/ends.gguf" --prompt 'def add(a, b):' --pipeline autoregressive --max-new-tokens 8
 # At 4 bits it is another model, which runs all the same.
-expect 0 'bytes' "$gguf" "$models/medium" "$scratch/q4_0.gguf" --type q4_0
+expect 0 'bytes' "$gguf" "$models/base" "$scratch/q4_0.gguf" --type q4_0
 expect 0 '^8 tokens' "$llama" -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8
 exit "$failed"

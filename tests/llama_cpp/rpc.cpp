@@ -144,7 +144,7 @@ struct Machines {
     std::vector<ggml_backend_dev_t> devices = rpc_devices(endpoints);
     llama_model_params params = llama_model_default_params();
     params.devices = devices.data();
-    file = pack_model("medium", params);
+    file = pack_model("base", params);
   }
 };
 
@@ -219,7 +219,7 @@ TEST_CASE("chains and trees write the local text, in one round trip to each serv
   if (!can_run()) return;
   quiet();
   const auto small = pack_model("small");
-  Model draft(small, exact_options(256)), here(pack_model("medium"), exact_options(256));
+  Model draft(small, exact_options(256)), here(pack_model("base"), exact_options(256));
   Machines machines;
   const std::string same = machines.servers[0].proxy.endpoint();
   CHECK(message([&] { rpc_devices(Endpoints{same, same}); }).find("is there twice") != std::string::npos);
@@ -261,7 +261,7 @@ TEST_CASE("a server that dies ends the process; a supervisor goes on with the sa
   if (!can_run()) return;
   quiet();
   std::deque<Server> servers(2);
-  const std::vector<std::string> words{SPECULA_SUPERVISED, pack_file("medium").string(),
+  const std::vector<std::string> words{SPECULA_SUPERVISED, pack_file("base").string(),
                                        servers[0].proxy.endpoint() + "," + servers[1].proxy.endpoint(),
                                        "def fib(n):\n", "40"};
   Process whole(words);

@@ -105,10 +105,10 @@ set_in paper_hass_t0.json 'x["run"]["commit"] += " and changes"'
 refuses 'paper_hass_t0.json: measured with changes to ' 'a run of changes that are in no commit'
 set_in paper_asd_t0.json 'x["run"]["commit"] = "1234567 and changes"'
 refuses 'paper_asd_t0.json: measured with changes to 1234567' 'another such run under the name of one that is known'
-cp "$copy/docs/benchmarks/greedy.json" "$copy/docs/benchmarks/poems.json"
+cp "$copy/docs/benchmarks/verification.json" "$copy/docs/benchmarks/poems.json"
 refuses 'poems.json: it does not say which commit was measured' 'a run of no commit'
-set_in greedy.json 'x["prompts"] += 1'
-refuses 'greedy.json: it does not say which commit was measured' 'another run of no commit'
+set_in verification.json 'x["context"]["num_cpus"] += 1'
+refuses 'verification.json: it does not say which commit was measured' 'another run of no commit'
 set_in paper_main.json '
 search = next(s for s in x["searches"] if s["search"] == x["run"]["rows"]["Max-Gram"])
 search["search"] = x["run"]["rows"]["Max-Gram"] = "chain:{1," + search["picked"].partition(":")[2].partition("@")[0] + "}@max-gram"'
