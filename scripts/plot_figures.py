@@ -131,6 +131,18 @@ def dots(title, labels, points, text=times, reference=1, colour=shade, limits=No
                  limits=limits or span(points, *([] if reference is None else [reference])))
 
 
+# ---- SmolLM2 with its drafts
+
+@figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0")
+def public(*sets):
+    labels = sorted(pipelines(sets[0]), key=lambda label: -sum(pipelines(data)[label]["speedup"] for data in sets))
+    found = [[bounds(pipelines(data)[label], "speedup") for label in labels] for data in sets]
+    limits = span([point for points in found for point in points], 1)
+    return Plot("SmolLM2-135M-Instruct: speedup, with 95% intervals",
+                [f"Over plain decoding (dashed line), wall clock, {temperature(sets[0])}; {', '.join(prompts_of(data) for data in sets)}", where(*sets)],
+                [dots(title, labels, points, "{:.2f}".format, limits=limits) for title, points in zip(("Chat", "Mathematics", "Code"), found)], columns=3, row=36)
+
+
 # ---- by method, on the model pack's target
 
 def by_method(main, key, title, what, text):

@@ -4,6 +4,7 @@ A run is a JSON file of figures. Its faults are read from it: no commit, or chan
 of its grid. known.json lists the runs that had faults when it was written, each by commit and date, with what is wrong: scripts/pages
 --check fails on any other fault, and on an entry that is no longer true. So a list can only become shorter.
 """
+import functools
 import hashlib
 import json
 import re
@@ -70,6 +71,7 @@ def footnote(data):
     return f" Known faults of this run: {in_words(data)}." if faults(data) else ""
 
 
+@functools.cache
 def read(figures):
     """Name of each file of runs to its data."""
     return {f.name: json.loads(f.read_text()) for f in sorted(figures.glob("*.json")) if f.name not in NOT_RUNS}
