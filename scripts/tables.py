@@ -165,6 +165,51 @@ def smollm2_memory(page):
     return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source("paper_smollm2_bf16", page)
 
 
+BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8, "bf16": 16, "f16": 16}
+
+
+@named(TABLES, *((f"beside others: {isa}, {n}", isa, n) for isa in ("native", "avx2") for n in (1, 2)))
+def beside_others(page, isa, threads):
+    """A public model in our engine and in those that a user would take instead (scripts/public_model)."""
+    try:
+        data = load("public_model")
+    except Missing:
+        return ["Not measured yet: `scripts/public_model` does."]
+    shown = [row for row in data["rows"] if (row["isa"], row["threads"]) == (isa, threads)]
+    if not shown:
+        return ["Not measured yet."]
+    kinds, out = list(dict.fromkeys(x["kind"] for x in shown[0]["prompts"])), []
+    for row in shown:
+        speeds = {kind: [1e3 / x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}
+        row["speeds"] = [sum(x) / len(x) if x else 0 for x in speeds.values()]
+        row["rest"] = sum(row["speeds"][1:]) / len(kinds[1:])
+        apart = row["total_variation"]
+        same = "" if row["mode"] == "plain" else f"{sum(x['same'] for x in row['prompts'])} of {len(row['prompts'])}"
+        plain = (f"{1e3 / row['speeds'][0]:.1f}", f"{1e3 / row['rest']:.1f}") if row["mode"] == "plain" else ("", "")
+        out.append([row["engine"], row["weights"].upper(), row["mode"] if ":" not in row["mode"] else f"`{row['mode']}`", *plain,
+                    *(f"{x:.0f}" for x in [*row["speeds"], row["rest"]]), same, f"{apart['mean']:.4f}" if apart else ""])
+    cells = [sum(x["prompt_tokens"] + x["new_tokens"] / 2 for x in some) / len(some)
+             for some in ([x for x in shown[0]["prompts"] if (x["kind"] == kinds[0]) == first] for first in (True, False))]
+    heads = ["engine", "weights", "how", *(f"ms per token after {n:.0f} cells" for n in cells), *(f"{kind}, tokens/s" for kind in kinds),
+             "mean of the last three", "same text", "total variation"]
+    others = [row for row in shown if "specula" not in row["engine"]]
+    speeds = (lambda row: row["speeds"][0], lambda row: row["rest"])
+    ahead = [("", [row for row in shown if row["engine"] == "specula"], others)]
+    ahead += [(f"plain decoding at {bits} bits", *([row for row in some if row["mode"] == "plain" and BITS[row["weights"]] == bits] for some in ahead[0][1:])) for bits in (8, 16)]
+    said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" for of in speeds) for what, ours, its in ahead if ours and its]
+    flags = "; ".join(f"{engine.partition(',')[0]}: {how}" for engine, how in data["flags"].items() if engine.endswith(f", {isa}"))
+    missing = "; ".join(f"{row}: {why}" for row, why in data["absent"].items())
+    return table(heads, out) + [
+        "", *([f"The fastest of specula's engine over the fastest of the others, on {kinds[0]}/on the mean of the rest: {', '.join(said)}.", ""] if said else []),
+        f"{len(shown[0]['prompts'])} prompts ({', '.join(kinds)}) of {sum(x['prompt_tokens'] for x in shown[0]['prompts'])} tokens, {data['new_tokens']} new tokens each, greedy, medians of "
+        f"{data['repeat']} runs, {threads} thread{'s' * (threads > 1)}; decoding without the prompt's. {flags}. `{data['model']}`, commit {data['commit']}, {data['date']}, "
+        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + (f" Missing: {missing}." if missing else "") + runs.footnote(data)]
+
+
+def best(rows, of):
+    return max(map(of, rows))
+
+
 # ---- the papers' figures beside ours, as reported.json lists them
 
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}

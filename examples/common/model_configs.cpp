@@ -98,8 +98,9 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   std::size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
-  ModelSizes sizes =
-      sizes_for(factories, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
+  ModelSizes sizes = sizes_for(factories, longest, options.max_new_tokens, options.threads);
+  sizes.isa = isa_of(options.isa);
+  sizes.inputs = inputs_of(options.inputs, sizes.isa);
   sizes.stored = stored_of(options.weights);
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
   sizes.pieces = tokenizer.pieces();

@@ -63,13 +63,24 @@ void ModelFolders::check() const {
                      list_models(root) + "; docs/models.md has the way from a model's name to its files");
 }
 
-specula::cpu::Inputs inputs_of(const std::string& word) {
+specula::Isa isa_of(const std::string& word) {
+  using specula::Isa;
+  if (word == "auto") return specula::best_isa();
+  const Isa isa = word == "avx512" ? Isa::avx512 : word == "avx2" ? Isa::avx2 : Isa::portable;
+  if (isa == Isa::portable && word != "portable")
+    throw UsageError("--isa is '" + word + "', must be portable, avx2, avx512 or auto");
+  if (!specula::supported(isa)) throw UsageError("--isa " + word + ": this processor does not have it");
+  return isa;
+}
+
+specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa) {
   using specula::cpu::Inputs;
-  const bool can_round = specula::cpu::has_bf16_products();
+  const bool can_round = specula::cpu::has_bf16_products() && isa == specula::Isa::avx512;
   if (word == "auto") return can_round ? Inputs::bf16 : Inputs::full;
   if (word == "full") return Inputs::full;
   if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be full, bf16 or auto");
-  if (!can_round) throw UsageError("--inputs bf16 needs a processor with AVX512_BF16; this one has none");
+  if (!can_round)
+    throw UsageError("--inputs bf16 needs a processor with AVX512_BF16, and --isa avx512 or auto");
   return Inputs::bf16;
 }
 
@@ -123,6 +134,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,
                                          .vocab_size = sizes_.vocab_size,
+                                         .isa = sizes_.isa,
                                          .inputs = sizes_.inputs};
     if (role == "target") {
       options.threads = sizes_.threads;
@@ -137,12 +149,11 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
 }
 
 ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::cpu::Inputs inputs) {
+                     std::int32_t max_new_tokens, std::int32_t threads) {
   const specula::PipelineRoom room = specula::room_for(factories, longest_prompt, max_new_tokens);
   return {.capacity = room.capacity,
           .max_nodes = room.max_nodes,
           .threads = thread_count(threads),
-          .inputs = inputs,
           .measure_similarity =
               std::any_of(factories.begin(), factories.end(), [](const auto& r) { return r.measures; })};
 }

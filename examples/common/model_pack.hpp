@@ -13,6 +13,7 @@
 
 #include <specula/cpu/decoder_config.hpp>
 #include <specula/cpu/inputs.hpp>
+#include <specula/simd/isa.hpp>
 
 #include <specula/pipeline.hpp>
 
@@ -41,6 +42,7 @@ struct ModelSizes {
   std::int32_t capacity = 0;   // tokens and nodes that a model must hold
   std::int32_t max_nodes = 1;  // largest proposal
   std::int32_t threads = 1;    // of the target and of heads on its features
+  specula::Isa isa = specula::best_isa();
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
   std::optional<specula::cpu::WeightType> stored = {};  // of all models; empty: as their files have them
   bool measure_similarity = false;                      // by the target
@@ -49,9 +51,13 @@ struct ModelSizes {
   std::vector<std::string> pieces = {};                 // the target's tokens; empty: unknown
 };
 
-/// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on
-/// bf16 where the machine cannot.
-specula::cpu::Inputs inputs_of(const std::string& word);
+/// "portable", "avx2", "avx512", or "auto": the widest. Throws UsageError on another word, or on what the
+/// machine does not have.
+specula::Isa isa_of(const std::string& word);
+
+/// "full", "bf16", or "auto": bf16 where `isa` and the machine multiply it. Throws UsageError on another
+/// word, or on bf16 where they cannot.
+specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa = specula::best_isa());
 
 /// "full", "bf16", or "auto": as the files have them. Throws UsageError on another word.
 std::optional<specula::cpu::WeightType> stored_of(const std::string& word);
@@ -80,6 +86,6 @@ class ModelPack final : public specula::PipelineModels {
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
 ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::cpu::Inputs inputs);
+                     std::int32_t max_new_tokens, std::int32_t threads);
 
 }  // namespace specula_examples

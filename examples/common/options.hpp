@@ -86,6 +86,11 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
          "How matrices are kept in memory: full (float), bf16 (half of it, and up to twice as fast), or "
          "auto: as the files have them, those of GGUF's blocks in bf16")
       ->capture_default_str();
+  app.add_option(
+         "--isa", options.isa,
+         "Instruction set of the models' products: portable, avx2, avx512, or auto: the widest that the "
+         "machine has")
+      ->capture_default_str();
   app.add_flag("--cut-vocabulary", options.cut_vocabulary,
                "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "
                "them have");

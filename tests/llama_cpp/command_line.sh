@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# usage: command_line.sh LLAMA GGUF EXAMPLES_FOLDER [RPC_SERVER]
-# Exit codes and messages of specula-llama and specula-gguf, and what they do with the model pack.
+# usage: command_line.sh LLAMA GGUF DISTANCE EXAMPLES_FOLDER [RPC_SERVER]
+# Exit codes and messages of specula-llama, specula-gguf and specula-distance, and what they do with the model pack.
 set -uo pipefail
-llama=$1 gguf=$2 examples=$3 rpc_server=${4:-}
+llama=$1 gguf=$2 distance=$3 examples=$4 rpc_server=${5:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
 expect 0 '--type' "$gguf" --help
@@ -148,6 +148,11 @@ fi
 mkdir "$scratch/ends" && ln -s "$models"/base/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
 expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$gguf" "$scratch/ends" "$scratch/ends.gguf"
 expect 0 '^1 tokens' "$llama" -m "$scratch/ends.gguf" --prompt 'def add(a, b):' --pipeline autoregressive --max-new-tokens 8
+# A model in floats is as far from itself as it should be.
+expect 2 'prompts is required' "$distance" --target "$models/base"
+expect 0 '^specula base: total variation 0.0 on average, 0.0 at most$' "$distance" --target "$models/base" --own "$models/base" \
+  --weights full --inputs full --prompts "$examples/prompts/default.jsonl" --max-new-tokens 8 --json "$scratch/distance.json" --rows "$scratch/rows"
+expect 0 '"same_likeliest": 8' cat "$scratch/distance.json"
 # At 4 bits it is another model, which runs all the same.
 expect 0 'bytes' "$gguf" "$models/base" "$scratch/q4_0.gguf" --type q4_0
 expect 0 '^8 tokens' "$llama" -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8

@@ -12,7 +12,7 @@ built() { mkdir -p "$1/share" && printf '%s\n' "$1" >"$1/share/specula-llama-cpp
 export SPECULA_CPUINFO=$scratch/cpuinfo
 prefix=$scratch/specula/llama.cpp-$(sed -n 's/^version=//p' "$root/scripts/llama_cpp")-rpc-jinja-$(uname -m)
 [ "$(uname -m)" != x86_64 ] || prefix+=-sse4_2-avx-avx2-fma-f16c-bmi2
-built "$prefix" && built "$prefix-same-bits" && built "$prefix-avx512" && built "$prefix-avx512-vbmi-vnni-bf16"
+built "$prefix" && built "$prefix-same-bits" && built "$prefix-programs" && built "$prefix-avx512" && built "$prefix-avx512-vbmi-vnni-bf16"
 llama_cpp=(env XDG_CACHE_HOME="$scratch" "$root/scripts/llama_cpp")
 cpu 'avx512f avx512cd avx512bw avx512dq avx512vl avx512vbmi avx512_vnni avx512_bf16 amx_tile amx_int8'
 expect 0 "^$prefix$" "${llama_cpp[@]}"
@@ -20,6 +20,7 @@ expect 0 "^$prefix-avx512-vbmi-vnni-bf16$" "${llama_cpp[@]}" --avx512
 expect 1 'has another build than .*-avx512-vbmi-vnni-bf16; name another' "${llama_cpp[@]}" --avx512 --prefix "$prefix"
 expect 0 "^$prefix-same-bits$" "${llama_cpp[@]}" --same-bits
 expect 1 'has another build than .*-same-bits; name another' "${llama_cpp[@]}" --same-bits --prefix "$prefix"
+expect 0 "^$prefix-programs$" "${llama_cpp[@]}" --programs
 cpu 'avx512f avx512cd avx512bw avx512dq avx512vl'
 expect 0 "^$prefix-avx512$" "${llama_cpp[@]}" --avx512
 cpu 'avx512f avx512cd'

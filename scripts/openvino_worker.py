@@ -1,0 +1,58 @@
+"""OpenVINO GenAI, for scripts/public_model, which runs this in a virtual environment: a line of JSON asks, a line of JSON answers.
+
+{"file", "assistant_tokens", "threads", "tokens", "new_tokens"} measures one text, by prompt lookup unless assistant_tokens is 0; {"file", "threads", "text", "first", "rows"} the total variation of
+the next tokens' distributions from the logits in the file `rows`, along a text from token `first` on.
+"""
+import functools
+import json
+import pathlib
+import sys
+
+import numpy
+import openvino
+import openvino_genai
+
+
+@functools.cache
+def pipeline(file, lookup, threads):
+    return openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads, **({"prompt_lookup": True} if lookup else {}))
+
+
+def measure(file, assistant_tokens, threads, tokens, new_tokens):
+    pipe = pipeline(file, assistant_tokens > 0, threads)
+    config = openvino_genai.GenerationConfig(max_new_tokens=new_tokens, do_sample=False, apply_chat_template=False)
+    config.eos_token_id = pipe.get_tokenizer().get_eos_token_id()
+    config.stop_token_ids = {config.eos_token_id}
+    if assistant_tokens:
+        config.num_assistant_tokens, config.max_ngram_size = assistant_tokens, 3
+    done = pipe.generate(openvino.Tensor(numpy.array([tokens], dtype=numpy.int64)), config)
+    written, times = list(done.tokens[0]), done.perf_metrics
+    decoding = times.get_generate_duration().mean - times.get_ttft().mean  # ms, of all tokens but the first
+    return {"tokens": written, "ms": decoding / max(1, len(written) - 1), "prefill_ms": times.get_ttft().mean}
+
+
+def distance(file, threads, text, first, rows):
+    """Of the model that GenAI makes of the file, run by OpenVINO itself, a pass per token."""
+    openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads, enable_save_ov_model=True)
+    request = openvino.Core().compile_model(str(pathlib.Path(file).parent / "openvino_model.xml"), "CPU", {"INFERENCE_NUM_THREADS": threads}).create_infer_request()
+    apart, same, begin, references = [], 0, 0, numpy.memmap(rows, dtype=numpy.float32)
+    for n, end in enumerate(range(first + 1, len(text))):
+        given = {"input_ids": numpy.array([text[begin:end]], dtype=numpy.int64), "attention_mask": numpy.ones((1, end), dtype=numpy.int64),
+                 "position_ids": numpy.arange(begin, end, dtype=numpy.int64)[None], "beam_idx": numpy.zeros(1, dtype=numpy.int32)}
+        row = request.infer(given)["logits"][0, -1]
+        reference = references[n * row.size:(n + 1) * row.size]
+        p, q = (numpy.exp(x.astype(float) - x.max()) for x in (row, reference))
+        apart.append(float(abs(p / p.sum() - q / q.sum()).sum() / 2))
+        same += int(row.argmax() == reference.argmax())
+        begin = end
+    return {"mean": sum(apart) / len(apart), "largest": max(apart), "same_likeliest": same, "rows": len(apart)}
+
+
+print(json.dumps({"version": openvino_genai.get_version()}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    try:
+        answer = (distance if "rows" in asked else measure)(**asked)
+    except Exception as error:  # of any kind: the row says so
+        answer = {"error": " ".join(str(error).split())[:200]}
+    print(json.dumps(answer), flush=True)
