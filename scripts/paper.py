@@ -119,6 +119,9 @@ PUBLIC_TIMES = {
 }
 
 
+BETTER = ("plain draft, cost-aware", "Max-Gram, cost-aware")  # what their stack is compared with
+
+
 def sampled(rows):
     """Chains whose draft tokens are drawn, for temperatures above 0."""
     return {label: re.sub(r"(chain(:\d+)?)(?=.*@(?!max-gram))", r"\1:draw=sampled", spec) for label, spec in rows.items()}
@@ -199,7 +202,9 @@ SECTIONS = {
     "smollm2": [Run("smollm2", 12, COPIES, target=SMOLLM2, pack="smollm2", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
         Run(f"smollm2_{weights}{kind}", 2, COPIES, target=target, pack="smollm2", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
             categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind, target in (("", "target"), ("_gguf", SMOLLM2))],
-    "public": public("public", 8, PUBLIC_TIMES, limit=15, repeat=3),
+    "public": public("public", 8, PUBLIC_TIMES, limit=15, repeat=3, against=BETTER),
+    "public_avx2": public("public_avx2", 6, {label: PUBLIC_TIMES[label] for label in (*BETTER, "plain draft or copies")}, limit=15, repeat=3, against=BETTER,
+                          options=("--isa", "avx2")),
     "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
                             against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
     "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "GLIDE")),

@@ -98,10 +98,10 @@ def public_best(page):
     return table(["pipeline", "draft", *sets], out) + public_source(sets, page)
 
 
-@named(TABLES, ("public: temperature 0", 0), ("public: temperature 1", 1))
-def public(page, t):
+@named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
+def public(page, section, t):
     """A public model with its drafts, by kind of request."""
-    sets = public_sets(t)
+    sets = public_sets(t, section)
     first = next(iter(sets.values()))
     out = []
     for row in rows(first):
