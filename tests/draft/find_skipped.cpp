@@ -17,10 +17,12 @@ using namespace specula_test;
 namespace {
 
 /// Each block that is left out changes the likeliest token after some tokens: the share of block i (attention
-/// first) is damage[i] of 64. A pass takes 10 seconds for each node, half of which the blocks share evenly.
+/// first) is damage[i] of 64, from token i * apart on. A pass takes 10 seconds for each node, half of which
+/// the blocks share evenly.
 class Damaged : public ToyModel {
  public:
-  explicit Damaged(std::vector<int> damage) : ToyModel(64, 1, 2.0f, 200), damage_(std::move(damage)) {}
+  explicit Damaged(std::vector<int> damage, int apart = 0)
+      : ToyModel(64, 1, 2.0f, 200), damage_(std::move(damage)), apart_(apart) {}
   std::int32_t layers() const { return static_cast<std::int32_t>(damage_.size() / 2); }
   std::int32_t node_count() const { return nodes_; }
   std::span<const double> attention_similarity() { return {}; }
@@ -52,7 +54,8 @@ class Damaged : public ToyModel {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       int token = (tokens[i] * 5 + 3) % 64;
       for (std::size_t b = 0; out != nullptr && b < damage_.size(); ++b)
-        if (((b < count ? out->attention[b] : out->mlp[b - count]) != 0) && tokens[i] < damage_[b])
+        if (((b < count ? out->attention[b] : out->mlp[b - count]) != 0) &&
+            (tokens[i] + 64 - static_cast<int>(b) * apart_) % 64 < damage_[b])
           token = (token + 1) % 64;
       rows_[i * 64 + static_cast<std::size_t>(token)] = 1;
     }
@@ -63,6 +66,7 @@ class Damaged : public ToyModel {
   }
 
   std::vector<int> damage_;
+  int apart_;
   std::vector<float> rows_;
   std::int32_t nodes_ = 0;
   bool skips_ = false;
@@ -110,6 +114,16 @@ TEST_CASE("each block alone, then the least missed together, and the fastest cha
     CHECK(found.best == 2);
     CHECK(&found.found() == &found.trials[2]);
   }
+}
+
+TEST_CASE("blocks that are missed together end the search") {
+  // 16 blocks, 4 tokens each: n of them together agree on 64 - 4 n of 64.
+  Damaged model(std::vector<int>(16, 4), 4);
+  const auto sets = [&](double worst) { return find_skipped(model, all_tokens(), {.worst = worst}).trials; };
+  CHECK(sets(0).size() == 8);  // as many as layers
+  CHECK(sets(0.8).size() == 4);
+  CHECK(sets(0.7).size() == 8);
+  CHECK(sets(0.8).back().agreement == 0.75);
 }
 
 TEST_CASE("where every block matters, the whole model is what is left") {
