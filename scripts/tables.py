@@ -171,13 +171,10 @@ BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8, "bf16": 16, "f16": 16}
 @named(TABLES, *((f"beside others: {isa}, {n}", isa, n) for isa in ("native", "avx2") for n in (1, 2)))
 def beside_others(page, isa, threads):
     """A public model in our engine and in those that a user would take instead (scripts/public_model)."""
-    try:
-        data = load("public_model")
-    except Missing:
-        return ["Not measured yet: `scripts/public_model` does."]
+    data = load("public_model")
     shown = [row for row in data["rows"] if (row["isa"], row["threads"]) == (isa, threads)]
     if not shown:
-        return ["Not measured yet."]
+        raise Missing("public_model")
     kinds, out = list(dict.fromkeys(x["kind"] for x in shown[0]["prompts"])), []
     for row in shown:
         speeds = {kind: [1e3 / x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}
