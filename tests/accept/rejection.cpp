@@ -1,3 +1,4 @@
+// labels: optimised
 // Rejection sampling on chains and trees, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>

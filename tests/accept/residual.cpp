@@ -1,4 +1,4 @@
-// labels: vectorised
+// labels: vectorised optimised
 // Residual distributions after any number of rejections, against dense doubles.
 #include <specula/accept/target_distributions.hpp>
 #include <specula/proposal/proposal_builder.hpp>

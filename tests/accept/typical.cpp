@@ -1,3 +1,4 @@
+// labels: optimised
 // Typical acceptance (Medusa), against a dense reference implementation.
 
 #include <specula/accept/typical.hpp>

@@ -1,3 +1,4 @@
+// labels: optimised
 // Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set:
 // distributions, draws, and errors beyond the range.
 #include <doctest/doctest.h>

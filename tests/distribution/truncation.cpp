@@ -1,4 +1,4 @@
-// labels: vectorised
+// labels: vectorised optimised
 // Truncation thresholds: top-k, top-p and min-p.
 #include <specula/distribution/truncation.hpp>
 

@@ -1,3 +1,4 @@
+// labels: optimised
 // MaxGram: n-gram draft tokens by the longest matching suffix (prompt lookup).
 
 #include <specula/draft/max_gram.hpp>
