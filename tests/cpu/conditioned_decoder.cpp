@@ -254,9 +254,9 @@ UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations,
                            {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
     Decoder<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16});
     Random random(9);
-    std::vector<Token> text = random_tokens(random, 19, pair.target.vocab_size);
+    std::vector<Token> text = random_tokens(random, 9, pair.target.vocab_size);
     target.append(text);
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < 3; ++round) {
       look(draft, target);
       draft.append(Tokens(text).subspan(static_cast<std::size_t>(draft.size())));
       const auto seen = specula_test::naive_states(*target_weights, text);
