@@ -156,4 +156,6 @@ expect 0 '"same_likeliest": 8' cat "$scratch/distance.json"
 # At 4 bits it is another model, which runs all the same.
 expect 0 'bytes' "$gguf" "$models/base" "$scratch/q4_0.gguf" --type q4_0
 expect 0 '^8 tokens' "$llama" -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8
+expect 0 '^llama.cpp q4_0.gguf: total variation 0[.]0*[1-9][0-9]* on average' "$distance" --target "$models/base" --llama "$scratch/q4_0.gguf" \
+  --prompts "$examples/prompts/default.jsonl" --max-new-tokens 8
 exit "$failed"

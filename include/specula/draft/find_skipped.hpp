@@ -154,9 +154,10 @@ class SkippedSearch {
 
 /// Leaves out each block alone, then the least missed ones together, one more at a time, on texts that the
 /// model wrote itself (10 of 100 tokens are enough); and predicts from agreement and measured times which
-/// set, and which length of a chain, is the fastest. The model is empty afterwards. Cost: 2 layers passes
-/// over the texts, and as many more as sets are tried, at most 1.5 layers. Throws std::invalid_argument for
-/// no texts, ones that the model cannot hold, or fields out of range; and as the model.
+/// set, and which length of a chain, is the fastest. The model is empty afterwards. Cost: about 2
+/// layers passes over the texts, and 1.5 for each set that is tried, of which there are at most layers.
+/// Throws std::invalid_argument for no texts, ones that the model cannot hold, or fields out of range; and as
+/// the model.
 template <SkipsLayers M>
 FoundBlocks find_skipped(M& model, std::span<const std::vector<Token>> texts, const FindSkipped& how = {}) {
   detail::SkippedSearch<M> search(model, texts, how);
