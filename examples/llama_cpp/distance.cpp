@@ -129,8 +129,7 @@ std::string text_of(const Tokenizer& tokenizer, specula::Tokens tokens) {
 int run(int argc, char** argv) {
   CLI::App app{
       "Total variation between a model's next-token distributions and those of --target in floats, along the "
-      "text "
-      "that this writes.",
+      "text that this writes.",
       "specula-distance"};
   Options options;
   add_options(app, options);
