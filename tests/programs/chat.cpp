@@ -30,10 +30,10 @@ namespace {
 std::string spelled(Tokens tokens) {
   std::string out;
   for (const Token token : tokens)
-    out += token == kStart   ? "{S}"
-           : token == kEnd   ? "{E}"
-           : token == kLoose ? "{L}"
-                             : std::string(1, static_cast<char>(token));
+    out += token == kTurnStart ? "{S}"
+           : token == kTurnEnd ? "{E}"
+           : token == kLoose   ? "{L}"
+                               : std::string(1, static_cast<char>(token));
   return out;
 }
 
@@ -105,9 +105,9 @@ TEST_CASE("an answer keeps its tokens where the template leaves it as it was") {
                       after.begin() + static_cast<std::ptrdiff_t>(std::min(before.size(), after.size())));
   };
   CHECK(goes_on(odd, "Hi y"));
-  CHECK(!goes_on({'H', 'i', kEnd, 'y'}, "Hiy"));  // its control token is not in the text
-  CHECK(!goes_on(odd, "Hi"));                     // a stop string ended the text inside the tokens
-  CHECK(!goes_on({' ', 'H', 'i'}, " Hi"));        // the space is not in what this template writes
+  CHECK(!goes_on({'H', 'i', kTurnEnd, 'y'}, "Hiy"));  // its control token is not in the text
+  CHECK(!goes_on(odd, "Hi"));                         // a stop string ended the text inside the tokens
+  CHECK(!goes_on({' ', 'H', 'i'}, " Hi"));            // the space is not in what this template writes
 }
 
 TEST_CASE("a conversation asks each line until /exit, and computes nothing twice") {
@@ -115,7 +115,7 @@ TEST_CASE("a conversation asks each line until /exit, and computes nothing twice
       kToyChat;  // whose control tokens are 1 and 2, so that a model of 256 tokens has them
   small.encode = [](std::string_view text, bool controls) {
     std::vector<Token> out = toy_encode(text, controls);
-    for (Token& token : out) token = token == kStart ? 1 : token == kEnd ? 2 : token;
+    for (Token& token : out) token = token == kTurnStart ? 1 : token == kTurnEnd ? 2 : token;
     return out;
   };
   small.bytes = [](Token token) { return token > 2 ? kToyChat.bytes(token) : std::string(); };

@@ -1,5 +1,6 @@
 // Programs built without Oniguruma and utf8proc: the sources are compiled here without the macros that say
 // they are there.
+// labels: alone
 #include "../../examples/common/added_tokens.cpp"
 #include "../../examples/common/normalizer.cpp"
 #include "../../examples/common/text_pattern.cpp"

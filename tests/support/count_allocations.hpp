@@ -93,7 +93,7 @@ void free(void* p) noexcept { __libc_free(p); }
 }
 #endif
 
-namespace specula_test::detail {
+namespace specula_test::allocating {
 
 inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
   if (size == 0) size = 1;
@@ -110,36 +110,36 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
   throw std::bad_alloc();
 }
 
-}  // namespace specula_test::detail
+}  // namespace specula_test::allocating
 
 // If these were inlined, g++ would warn of memory from new passed to free.
 #define SPECULA_TEST_NOINLINE __attribute__((noinline))
 
 SPECULA_TEST_NOINLINE void* operator new(std::size_t size) {
-  return specula_test::detail::allocate_or_throw(size, 0);
+  return specula_test::allocating::allocate_or_throw(size, 0);
 }
 SPECULA_TEST_NOINLINE void* operator new(std::size_t size, std::align_val_t alignment) {
-  return specula_test::detail::allocate_or_throw(size, static_cast<std::size_t>(alignment));
+  return specula_test::allocating::allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
 SPECULA_TEST_NOINLINE void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return specula_test::detail::allocate(size, 0);
+  return specula_test::allocating::allocate(size, 0);
 }
 SPECULA_TEST_NOINLINE void* operator new(std::size_t size, std::align_val_t alignment,
                                          const std::nothrow_t&) noexcept {
-  return specula_test::detail::allocate(size, static_cast<std::size_t>(alignment));
+  return specula_test::allocating::allocate(size, static_cast<std::size_t>(alignment));
 }
 SPECULA_TEST_NOINLINE void* operator new[](std::size_t size) {
-  return specula_test::detail::allocate_or_throw(size, 0);
+  return specula_test::allocating::allocate_or_throw(size, 0);
 }
 SPECULA_TEST_NOINLINE void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return specula_test::detail::allocate_or_throw(size, static_cast<std::size_t>(alignment));
+  return specula_test::allocating::allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
 SPECULA_TEST_NOINLINE void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return specula_test::detail::allocate(size, 0);
+  return specula_test::allocating::allocate(size, 0);
 }
 SPECULA_TEST_NOINLINE void* operator new[](std::size_t size, std::align_val_t alignment,
                                            const std::nothrow_t&) noexcept {
-  return specula_test::detail::allocate(size, static_cast<std::size_t>(alignment));
+  return specula_test::allocating::allocate(size, static_cast<std::size_t>(alignment));
 }
 SPECULA_TEST_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
 SPECULA_TEST_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }

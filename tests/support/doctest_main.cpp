@@ -1,17 +1,23 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <iostream>
+
 #include "skip.hpp"
 
 namespace {
 
 int checks = 0;
+unsigned cases = 1;  // that the options select
 
 struct CountChecks : doctest::IReporter {
   explicit CountChecks(const doctest::ContextOptions&) {}
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
-  void test_run_end(const doctest::TestRunStats& run) override { checks = run.numAsserts; }
+  void test_run_end(const doctest::TestRunStats& run) override {
+    checks = run.numAsserts;
+    cases = run.numTestCasesPassingFilters;
+  }
   void test_case_start(const doctest::TestCaseData&) override {}
   void test_case_reenter(const doctest::TestCaseData&) override {}
   void test_case_end(const doctest::CurrentTestCaseStats&) override {}
@@ -29,6 +35,10 @@ REGISTER_LISTENER("count_checks", 1, CountChecks);
 
 int main(int argc, char** argv) {
   const int failed = doctest::Context(argc, argv).run();
+  if (failed == 0 && cases == 0) {
+    std::cerr << "no test case has been selected\n";
+    return 1;
+  }
   constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
   return failed == 0 && checks == 0 && specula_test::skipped_cases > 0 ? kSkipped : failed;
 }

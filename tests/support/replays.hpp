@@ -42,7 +42,7 @@ struct Replay {
   double drafted = 0;                   // draft tokens
 };
 
-namespace detail {
+namespace replaying {
 
 /// True time, and what the clock shows.
 class ReplayClock {
@@ -104,15 +104,15 @@ class ReplayDrafter {
   specula::Usage usage_;
 };
 
-}  // namespace detail
+}  // namespace replaying
 
 /// Decodes kTexts texts of the cell, one after the other, with one shape.
 template <class S>
 Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
   using namespace specula;
   constexpr std::int32_t kPrompt = 50;
-  detail::ReplayClock clock(cell, seed * 77 + 5);
-  detail::ReplayDrafter drafter(cell, clock);
+  replaying::ReplayClock clock(cell, seed * 77 + 5);
+  replaying::ReplayDrafter drafter(cell, clock);
   if constexpr (Reserves<S>) shape.reserve({});
   ProposalBuilder tree(2, shape.nodes().most, 0);
   VerifyResult result;

@@ -13,13 +13,10 @@
 #include <vector>
 
 #include "plain_distribution.hpp"
+#include "proposed.hpp"
 #include "scripted_drafter.hpp"
 
 namespace specula_test {
-
-inline const Text kContext = {1, 4, 0};
-inline constexpr specula::Token kRoot = 3;
-inline const Text kText = {1, 4, 0, kRoot};
 
 /// Rows of drafters that share `common` mostly have the same largest logit, the less so the larger `apart`.
 inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart) {

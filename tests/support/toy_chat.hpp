@@ -13,7 +13,7 @@ namespace specula_test {
 
 using specula::Token;
 
-inline constexpr Token kStart = 256, kEnd = 257, kLoose = 258, kTokens = 259;
+inline constexpr Token kTurnStart = 256, kTurnEnd = 257, kLoose = 258, kTokens = 259;
 
 /// A token a byte, two control tokens, and one that ends texts but is found in any text, as some files have
 /// it. Of other forms, `Z` is one of the second.
@@ -26,7 +26,8 @@ inline std::vector<Token> toy_encode(std::string_view text, bool controls) {
       text.remove_prefix(name.size());
       return true;
     };
-    if (controls && (takes("<|im_start|>", kStart) || takes("<|im_end|>", kEnd) || takes("Z", kEnd)))
+    if (controls &&
+        (takes("<|im_start|>", kTurnStart) || takes("<|im_end|>", kTurnEnd) || takes("Z", kTurnEnd)))
       continue;
     if (takes("<loose>", kLoose)) continue;
     out.push_back(static_cast<unsigned char>(text.front()));
@@ -39,7 +40,7 @@ inline const specula_examples::ChatVocabulary kToyChat{
     .encode = toy_encode,
     .bytes =
         [](Token token) { return token < 256 ? std::string(1, static_cast<char>(token)) : std::string(); },
-    .controls = {{kStart, "<|im_start|>"}, {kEnd, "<|im_end|>"}, {kLoose, "<loose>"}}};
+    .controls = {{kTurnStart, "<|im_start|>"}, {kTurnEnd, "<|im_end|>"}, {kLoose, "<loose>"}}};
 
 inline const specula_examples::ChatTemplate& chatml() {
   static const specula_examples::ChatTemplate out(

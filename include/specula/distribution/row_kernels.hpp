@@ -85,9 +85,10 @@ struct ReferenceKernels {
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
       const float top = maximum(logits);
       out[t] = {top, 0.0f, static_cast<double>(top) * inv_t * kLog2E, 0.0};
-      if (top == -std::numeric_limits<float>::infinity()) continue;
+      if (top == kNever) continue;
       for (std::int32_t i = 0; i < kTile; ++i)
-        out[t].sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(top)));
+        if (logits[i] != kNever)
+          out[t].sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(top)));
     }
   }
   static double fill(const float* logits, const Exponent& e, float* weights) {
@@ -139,8 +140,10 @@ struct ReferenceKernels {
   static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
+  static constexpr float kNever =
+      -std::numeric_limits<float>::infinity();  // no exponential: most of a small row's tile
   static double weight(float l, const Exponent& of) {
-    return l < of.min_logit ? 0.0 : std::exp(of.distribution.log_prob(l));
+    return l < of.min_logit || l == kNever ? 0.0 : std::exp(of.distribution.log_prob(l));
   }
 };
 

@@ -15,8 +15,8 @@ namespace {
 
 using namespace specula_examples;
 using specula::Token;
-using specula_test::kEnd;
-using specula_test::kStart;
+using specula_test::kTurnEnd;
+using specula_test::kTurnStart;
 
 constexpr std::string_view kSeeds[] = {"Hi<|im_end|>\x01<|im_start|> there\x01<loose><|im_|im_end|>|>\x01",
                                        "\xef\xb7\x90"
@@ -44,8 +44,9 @@ void run(std::string_view input) {
     turns.push_back({"user", without_marks(text)});
     std::string spelled, names;
     for (const Token token : tokens)
-      if (token == kStart || token == kEnd)
-        spelled += token == kStart ? "<|im_start|>" : "<|im_end|>", names += token == kStart ? 'S' : 'E';
+      if (token == kTurnStart || token == kTurnEnd)
+        spelled += token == kTurnStart ? "<|im_start|>" : "<|im_end|>",
+            names += token == kTurnStart ? 'S' : 'E';
       else
         expect(token < 256), spelled += static_cast<char>(token);
     expect(without_marks(spelled) == specula_test::chatml().render(turns, 0));

@@ -1,1 +1,0 @@
-// Empty source of the precompiled header's target, since a target requires a source.
