@@ -171,12 +171,12 @@ int byte_of_piece(std::string_view piece) {
 std::string bytes_of_piece(std::string_view piece, bool spells_bytes) {
   if (const int byte = spells_bytes ? byte_of_piece(piece) : -1; byte >= 0)
     return std::string(1, static_cast<char>(byte));
-  constexpr std::string_view kSpace = "\xe2\x96\x81";
+  constexpr std::string_view kEscaped = "\xe2\x96\x81";
   std::string out;
   while (!piece.empty()) {
-    const bool space = piece.starts_with(kSpace);
+    const bool space = piece.starts_with(kEscaped);
     out += space ? ' ' : piece.front();
-    piece.remove_prefix(space ? kSpace.size() : 1);
+    piece.remove_prefix(space ? kEscaped.size() : 1);
   }
   return out;
 }
