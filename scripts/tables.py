@@ -179,12 +179,12 @@ def beside_others(page, isa, threads):
     for row in shown:
         speeds = {kind: [1e3 / x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}
         row["speeds"] = [sum(x) / len(x) if x else 0 for x in speeds.values()]
-        row["rest"] = sum(row["speeds"][1:]) / len(kinds[1:])
+        row["rest"] = sum(row["speeds"][1:]) / len(kinds[1:]) if all(row["speeds"]) else 0  # 0: an engine failed on some prompt
         apart = row["total_variation"]
         same = "" if row["mode"] == "plain" else f"{sum(x['same'] for x in row['prompts'])} of {len(row['prompts'])}"
-        plain = (f"{1e3 / row['speeds'][0]:.1f}", f"{1e3 / row['rest']:.1f}") if row["mode"] == "plain" else ("", "")
+        plain = [f"{1e3 / x:.1f}" if x and row["mode"] == "plain" else "" for x in (row["speeds"][0], row["rest"])]
         out.append([row["engine"], row["weights"].upper(), row["mode"] if ":" not in row["mode"] else f"`{row['mode']}`", *plain,
-                    *(f"{x:.0f}" for x in [*row["speeds"], row["rest"]]), same, f"{apart['mean']:.4f}" if apart else ""])
+                    *(f"{x:.0f}" if x else "" for x in [*row["speeds"], row["rest"]]), same, f"{apart['mean']:.4f}" if apart else ""])
     cells = [sum(x["prompt_tokens"] + x["new_tokens"] / 2 for x in some) / len(some)
              for some in ([x for x in shown[0]["prompts"] if (x["kind"] == kinds[0]) == first] for first in (True, False))]
     heads = ["engine", "weights", "how", *(f"ms per token after {n:.0f} cells" for n in cells), *(f"{kind}, tokens/s" for kind in kinds),
