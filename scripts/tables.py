@@ -193,7 +193,7 @@ def beside_others(page, isa, threads):
     speeds = (lambda row: row["speeds"][0], lambda row: row["rest"])
     ahead = [("", [row for row in shown if row["engine"] == "specula"], others)]
     ahead += [(f"plain decoding at {bits} bits", *([row for row in some if row["mode"] == "plain" and BITS[row["weights"]] == bits] for some in ahead[0][1:])) for bits in (8, 16)]
-    said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" for of in speeds) for what, ours, its in ahead if ours and its]
+    said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" if best(its, of) else "-" for of in speeds) for what, ours, its in ahead if ours and its]
     flags = "; ".join(f"{engine.partition(',')[0]}: {how}" for engine, how in data["flags"].items() if engine.endswith(f", {isa}"))
     missing = "; ".join(f"{row}: {why}" for row, why in data["absent"].items())
     return table(heads, out) + [

@@ -39,4 +39,17 @@ touch "$tree/README.md"
 expect 0 '^wrote docs/models.md' env SPECULA_ROOT="$tree" python3 "$root/scripts/pages"
 expect 0 '^| specula | BF16 | plain | ' cat "$tree/docs/models.md"
 also '^| specula | BF16 | `chain:4@small` |  |  | .* | 4 of 4 |'
+
+# An engine that failed on a prompt has empty cells there, and no mean.
+python3 - "$tree/docs/benchmarks/public_model.json" <<'END'
+import copy, json, pathlib, sys
+file = pathlib.Path(sys.argv[1])
+data = json.loads(file.read_text())
+row = copy.deepcopy(next(row for row in data["rows"] if row["mode"] == "plain"))
+row["engine"], row["prompts"] = "another", row["prompts"][:1]
+data["rows"].append(row)
+file.write_text(json.dumps(data))
+END
+expect 0 '^wrote docs/models.md' env SPECULA_ROOT="$tree" python3 "$root/scripts/pages"
+expect 0 '^| another | BF16 | plain | [0-9.]* |  | [0-9]* |  |  |  |  |  | ' cat "$tree/docs/models.md"
 exit "$failed"
