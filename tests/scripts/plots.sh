@@ -50,11 +50,11 @@ fi
 sed -i 's/"speedup": 1.0275/"speedup": 1.4275/' "$asd"
 plots asd
 grep -q '>1.43x</text>' "$copy/docs/plots/asd.svg"
-plots --check
 cp "$copy/docs/plots/asd.svg" "$copy/first.svg"
 plots asd
 cmp "$copy/first.svg" "$copy/docs/plots/asd.svg"
-restore
+touch "$copy/docs/plots/of_nothing.svg"  # else all would be drawn again
+notices 'a file that is no plot, beside one that was drawn anew' of_nothing.svg
 sed -i 's/"Max-Gram":/"A method whose name is too long for the labels of a plot, and for any place that is left beside its bars":/' "$copy/docs/benchmarks/paper_main.json"
 if plots speedup 2>"$copy/out" || ! grep -q 'leaves the plot' "$copy/out"; then
   cat "$copy/out"
