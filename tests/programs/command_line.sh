@@ -81,7 +81,7 @@ END
   # Half of the target's layers are quicker, and the drafts that are conditioned on it still guess most of its tokens.
   mkdir "$scratch/whole" "$scratch/whole/target" "$scratch/whole/glide"
   for name in base small s2d bigram hass eagle; do ln -s "$whole/$name" "$scratch/whole/$name"; done
-  ln -s "$whole/target/tokenizer.model" "$scratch/whole/target"
+  for name in target glide; do ln -s "$whole/$name/tokenizer.model" "$scratch/whole/$name"; done
   python3 - "$whole" "$scratch/whole" <<'END'
 import sys, tensors
 config, target = tensors.read(sys.argv[1] + "/target")
