@@ -157,7 +157,7 @@ UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and bo
   }
 }
 
-TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
+UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
     const auto weights = weights_of<Real>(shape.config);
@@ -182,7 +182,7 @@ TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float,
   }
 }
 
-TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
+UNTHREADED_TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   const auto shape = shapes()[0];
   const auto weights = weights_of<Real>(shape.config);
   Random random(4);
@@ -205,8 +205,8 @@ TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state of a new model", Real, float,
-                   double) {
+UNTHREADED_TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state of a new model",
+                              Real, float, double) {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
     const auto weights = weights_of<Real>(shape.config);
@@ -253,7 +253,8 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state
   }
 }
 
-TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any instructions", Real, float, double) {
+UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any instructions", Real, float,
+                              double) {
   const auto shape = shapes()[0];
   Random random(6);
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
@@ -367,7 +368,7 @@ UNTHREADED_TEST_CASE("errors name the caller's mistake, and change nothing") {
                        doctest::Contains("DecoderOptions::capacity is 0"), std::invalid_argument);
 }
 
-TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", Real, float, double) {
+UNTHREADED_TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", Real, float, double) {
   const auto weights = weights_of<Real>(shapes()[0].config);  // 96 tokens
   Decoder<Real> whole(weights), cut(weights, {.vocab_size = 53});
   CHECK(whole.vocab_size() == 96);

@@ -18,6 +18,10 @@
 #define UNTHREADED_TEST_CASE(name) \
   template <class>                 \
   [[maybe_unused]] static void DOCTEST_ANONYMOUS(specula_untested_)()
+#define UNTHREADED_TEST_CASE_TEMPLATE(name, T, ...) \
+  template <class T>                                \
+  [[maybe_unused]] static void DOCTEST_ANONYMOUS(specula_untested_)()
 #else
 #define UNTHREADED_TEST_CASE(name) TEST_CASE(name)
+#define UNTHREADED_TEST_CASE_TEMPLATE(name, T, ...) TEST_CASE_TEMPLATE(name, T, __VA_ARGS__)
 #endif
