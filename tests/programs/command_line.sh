@@ -58,39 +58,11 @@ if [ ! -e "$whole/target/model.safetensors" ] || [ ! -e "$whole/s2d/model.safete
   exit 1
 fi
 if command -v python3 >/dev/null; then
-  cat >"$scratch/tensors.py" <<'END'
-import json, pathlib, struct
-def read(folder):
-    data = pathlib.Path(folder, "model.safetensors").read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header, values = json.loads(data[8:8 + size]), data[8 + size:]
-    header.pop("__metadata__", None)
-    return json.loads(pathlib.Path(folder, "config.json").read_text()), {
-        name: (t["dtype"], t["shape"], values[slice(*t["data_offsets"])]) for name, t in header.items()}
-def write(folder, config, tensors):
-    header, end = {}, 0
-    for name, (dtype, shape, part) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(part)]}
-        end += len(part)
-    text = json.dumps(header).encode()
-    pathlib.Path(folder, "model.safetensors").write_bytes(
-        struct.pack("<Q", len(text)) + text + b"".join(part for _, _, part in tensors.values()))
-    pathlib.Path(folder, "config.json").write_text(json.dumps(config))
-END
-  export PYTHONPATH=$scratch PYTHONDONTWRITEBYTECODE=1
-  # Half of the target's layers are quicker, and the drafts that are conditioned on it still guess most of its tokens.
-  mkdir "$scratch/whole" "$scratch/whole/target" "$scratch/whole/glide"
-  for name in base small s2d bigram hass eagle; do ln -s "$whole/$name" "$scratch/whole/$name"; done
-  for name in target glide; do ln -s "$whole/$name/tokenizer.model" "$scratch/whole/$name"; done
-  python3 - "$whole" "$scratch/whole" <<'END'
-import sys, tensors
-config, target = tensors.read(sys.argv[1] + "/target")
-tensors.write(sys.argv[2] + "/target", {**config, "num_hidden_layers": 8},
-              {name: t for name, t in target.items() if not name.startswith("model.layers.") or int(name.split(".")[2]) < 8})
-config, glide = tensors.read(sys.argv[1] + "/glide")
-config["target"]["num_hidden_layers"] = 8
-tensors.write(sys.argv[2] + "/glide", config, glide)
-END
+  tensors=$(dirname "${BASH_SOURCE[0]}")/../support/tensors.py
+  PYTHONPATH=$(dirname "$tensors"):$scratch
+  export PYTHONPATH PYTHONDONTWRITEBYTECODE=1
+  mkdir "$scratch/whole"
+  python3 "$tensors" "$whole" "$scratch/whole"
   whole=$scratch/whole
 fi
 # The pack with a target that is quicker, for all that is not conditioned on its own: the draft with exits, as a model without.

@@ -8,7 +8,9 @@ command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 [ -e "$root/examples/models/hass/config.json" ] || { echo 'SKIP: no model pack'; exit 77; }
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
-tables=(python3 "$root/scripts/paper_tables" --compare "$compare" --data "$data" --variants "$scratch/none")
+mkdir "$scratch/models"
+PYTHONDONTWRITEBYTECODE=1 python3 "$root/tests/support/tensors.py" "$root/examples/models" "$scratch/models"
+tables=(python3 "$root/scripts/paper_tables" --compare "$compare" --data "$data" --variants "$scratch/none" --models "$scratch/models")
 expect 0 '^usage: scripts/paper_tables' "${tables[@]}" --help
 expect 1 "no section is called 'poems'" "${tables[@]}" --only poems
 expect 1 'quick measures nothing: it needs --out' "${tables[@]}" --quick
@@ -30,7 +32,7 @@ also '"models": {'
 if grep -q "$root\|$scratch" "$scratch"/json/*.json; then echo 'FAILED: a path of this machine is in a JSON'; failed=1; fi
 
 # Without the models: the JSON is kept and says so.
-mkdir "$scratch/few" && ln -s "$root/examples/models/target" "$root/examples/models/small" "$scratch/few"
+mkdir "$scratch/few" && ln -s "$scratch/models/target" "$scratch/models/small" "$scratch/few"
 expect 0 "^glide: not measured: no model 'glide'.*; its JSON is kept" "${quick[@]}" --only glide --models "$scratch/few"
 expect 0 '"kept": "no model' cat "$scratch/json/paper_glide.json"
 expect 0 '^glide: up to date' "${quick[@]}" --only glide  # and the mark goes when they are back
