@@ -112,39 +112,31 @@ def public(page, section, t):
     return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + public_source(sets, page)
 
 
-COUNTS = [(f"public {what}", f"public_{what}") for what in ("counts", "glide")]
-
-
-@named(TABLES, *((f"{name}: temperature {t}", section, t) for name, section in COUNTS for t in (0, 1)))
-def public_counts(page, section, t):
+@named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
+def public_counts(page, t):
     """Tokens per pass of a public model with its drafts, by kind of request."""
-    sets = public_sets(t, section)
+    sets = public_sets(t, "public_counts")
     out = [[row.label, f"`{row.p['name']}`", *(Row(file, row.label)["MAT [95%]"] for file in sets.values())] for row in rows(next(iter(sets.values())))]
     return table(["MAT", "pipeline", *sets], out) + public_source(sets, page)
 
 
 # What the papers compare: a method and the row that it is to be ahead of.
-PAIRS = {"public_counts": [("HASS", "EAGLE"), ("HASS, tree", "EAGLE, tree"), ("hass-1", "control-1"), ("hass-2", "control-1"),
-                           ("S2D, 0.5 0.5", "plain draft, exit 1"), ("S2D, 0.5 0.5", "plain draft")],
-         "public_glide": [("GLIDE", "without cross attention"), ("CAPE", "GLIDE")]}
+PAIRS = [("HASS", "EAGLE"), ("HASS, tree", "EAGLE, tree"), ("hass-1", "control-1"), ("hass-2", "control-1"), ("S2D, 0.5 0.5", "plain draft, exit 1"),
+         ("S2D, 0.5 0.5", "plain draft")]
 
 
-@named(TABLES, *((f"{name}: pairs{at}", section, t) for name, section in COUNTS for t, at in ((0, ""), (1, " at temperature 1"))))
-def public_pairs(page, section, t):
-    sets = public_sets(t, section)
-    out = [[f"{a} over {b}", *(Row(file, a)[f"MAT against {b}"] for file in sets.values())] for a, b in PAIRS[section]]
+@named(TABLES, ("public counts: pairs", 0), ("public counts: pairs at temperature 1", 1))
+def public_pairs(page, t):
+    sets = public_sets(t, "public_counts")
+    out = [[f"{a} over {b}", *(Row(file, a)[f"MAT against {b}"] for file in sets.values())] for a, b in PAIRS]
     return table(["tokens per pass", *sets], out)
 
 
-CHAINS = {"public_counts": ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2"),
-          "public_glide": ("without cross attention", "GLIDE")}
-
-
-@named(TABLES, *((f"{name}: depths", section) for name, section in COUNTS))
-def public_depths(page, section):
+@named(TABLES, "public counts: depths")
+def public_depths(page):
     """How often the draft token at each depth is accepted, its parent being accepted."""
-    sets = public_sets(0, section)
-    chains = CHAINS[section]
+    sets = public_sets(0, "public_counts")
+    chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
     out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
     return table(["accepted at depth 1 to 4", *sets], out)
 
