@@ -68,7 +68,7 @@ void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows
   std::int64_t nodes = 0;
   for (auto _ : state) {
     tree.reset(1, ++position);
-    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most}, tree, rng);
+    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most}, tree, rng).run();
     nodes += tree.size() - 1;
     benchmark::DoNotOptimize(tree.tokens().data());
     if constexpr (LearnsFromRounds<S>) {

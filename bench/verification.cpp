@@ -280,7 +280,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
     NearDraft draft(c.target, vocab);
     c.tree = std::make_unique<ProposalBuilder>(vocab, nodes, nodes);
     c.tree->reset(0, static_cast<std::int32_t>(100 + i));
-    shape.propose(draft, ProposeContext{context, kPlain, nodes}, *c.tree, rng);
+    shape.propose(draft, ProposeContext{context, kPlain, nodes}, *c.tree, rng).run();
     if (Shape::kind == ProposalKind::deterministic) favour_draft_tokens(c, i);
   }
   VerifyWorkspace workspace(vocab, nodes);

@@ -71,7 +71,7 @@ struct Quitter {
   }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    if (!quiet) SharedChain{.length = 2}.propose(drafter, round, tree, rng);
+    if (!quiet) SharedChain{.length = 2}.propose(drafter, round, tree, rng).run();
   }
 };
 

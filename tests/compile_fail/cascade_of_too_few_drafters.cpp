@@ -13,5 +13,5 @@ using Shape = Cascade<2>;
 
 void propose(Shape& shape, Stack<ModelDrafter<specula_test::ToyModel>, MaxGram>& stack,
              const ProposeContext& round, ProposalBuilder& tree, PhiloxRandom& rng) {
-  shape.propose(stack, round, tree, rng);
+  shape.propose(stack, round, tree, rng).run();
 }

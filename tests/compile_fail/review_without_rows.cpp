@@ -14,5 +14,5 @@ using Drafters = Stack<Model, MaxGram>;
 
 void propose(Vertical<>& shape, Drafters& stack, const ProposeContext& round, ProposalBuilder& tree,
              PhiloxRandom& rng) {
-  shape.propose(stack, round, tree, rng);
+  shape.propose(stack, round, tree, rng).run();
 }

@@ -49,7 +49,7 @@ struct Dropping {
     ProposalBuilder seen = grown(whole, drafter, round, tree, rng);
     const std::int32_t last = seen.size() - 1;
     const bool keeps = seen.confidence(last) >= below;
-    Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, rng);
+    Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, rng).run();
   }
 };
 
@@ -121,7 +121,7 @@ struct Thrifty {
       if ((reads_the_token ? with_it : reach) < cost) break;
       reach = with_it, ++keep;
     }
-    Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, rng);
+    Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, rng).run();
   }
 };
 
@@ -131,7 +131,7 @@ struct SiblingByGrandchild {
   NodeCounts nodes() const { return {4}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, rng);
+    Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, rng).run();
     if (tree.size() == 3 && tree.token(2) == 0 && tree.room() > 0)
       tree.draw(0, tree.draft_distribution(1), rng);
   }
@@ -143,7 +143,7 @@ struct ChildBySibling {
   NodeCounts nodes() const { return {4}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, rng);
+    SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, rng).run();
     if (tree.size() < 3 || tree.token(2) != 0 || tree.room() < 1) return;
     const Token token = tree.token(1);
     const NodeId root = 0;
@@ -295,7 +295,7 @@ struct DropByReset {
   NodeCounts nodes() const { return {2}; }
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, rng);
+    Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, rng).run();
     if (tree.confidence(1) < 2) tree.reset(tree.token(0), tree.origin());
   }
 };

@@ -61,7 +61,7 @@ struct Comb {
            in_draft = kNoParent;  // the drafter numbers the nodes that it was given, not those of the tree
     for (int level = 0; level < 2 && tree.room() >= 2; ++level) {
       const Token token = tree.token(at);
-      const auto row = extend_checked(drafter, tree, {&token, 1}, {&in_draft, 1}).row(0);
+      const auto row = ask(drafter, tree, {&token, 1}, {&in_draft, 1}).now().row(0);
       const NodeId drawn = tree.draw(at, tree.store(at, row, round.params), rng);
       Top best[2];
       const std::int32_t found = tree.top_k(at, row, best);

@@ -281,7 +281,7 @@ TEST_CASE(
   const auto propose = [&](auto shape, auto drafter) {
     if constexpr (Reserves<std::remove_cvref_t<decltype(shape)>>) shape.reserve({});
     tree.reset(0, 1);
-    shape.propose(drafter, round, tree, rng);
+    shape.propose(drafter, round, tree, rng).run();
   };
   const auto refuses = [&](auto shape, auto make) {
     const auto message = [](std::int32_t rows, std::int32_t vocab) {
@@ -317,7 +317,7 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(points(1, 2), "the draft gave 1 tokens and 2 confidences for 1 nodes",
                        std::invalid_argument);
   PointLiar liar;
-  CHECK_THROWS_WITH_AS(extend_checked(liar, tree, context, {}), "extend_checked: 0 parents for 1 tokens",
+  CHECK_THROWS_WITH_AS(ask(liar, tree, context, {}).now(), "ask: 0 parents for 1 tokens",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(expect_rows(LogitsView{.rows = 2, .vocab = 3}, 2, tree),
                        "the draft's rows of 3 logits are 0 floats apart: they overlap",

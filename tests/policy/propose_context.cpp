@@ -79,14 +79,14 @@ TEST_CASE("a drafter needs room for the context, the root, and a draft token") {
 }
 
 TEST_CASE("rows are checked: one for each node, over the vocabulary, from as many parents as tokens") {
-  const ProposalBuilder tree = chain();
+  ProposalBuilder tree = chain();
   const std::vector<Token> tokens(2);
   const std::vector<NodeId> parents(2);
   Drafter0 right{2, 5}, few{1, 5}, narrow{2, 4};
-  CHECK(extend_checked(right, tree, tokens, parents).rows == 2);
-  CHECK_THROWS_AS(extend_checked(few, tree, tokens, parents), std::invalid_argument);
-  CHECK_THROWS_AS(extend_checked(narrow, tree, tokens, parents), std::invalid_argument);
-  CHECK_THROWS_AS(extend_checked(right, tree, tokens, Nodes(parents).first(1)), std::invalid_argument);
+  CHECK(ask(right, tree, tokens, parents).now().rows == 2);
+  CHECK_THROWS_AS(ask(few, tree, tokens, parents).now(), std::invalid_argument);
+  CHECK_THROWS_AS(ask(narrow, tree, tokens, parents).now(), std::invalid_argument);
+  CHECK_THROWS_AS(ask(right, tree, tokens, Nodes(parents).first(1)).now(), std::invalid_argument);
   const std::vector<float> one(1);
   CHECK_NOTHROW(expect_rows(PointMasses{tokens}, 2, tree));
   CHECK_THROWS_WITH_AS(expect_rows(PointMasses{tokens, one}, 2, tree),

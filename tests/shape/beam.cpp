@@ -150,7 +150,7 @@ TEST_CASE("a beam of one is a greedy chain") {
     propose(beam, drafter, shape);
     NoUniforms none;
     chain.reset(kRoot, 3);
-    Chain<>{.length = 5}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none);
+    Chain<>{.length = 5}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none).run();
     CHECK(
         std::equal(beam.tokens().begin(), beam.tokens().end(), chain.tokens().begin(), chain.tokens().end()));
     CHECK(beam.is_chain());

@@ -164,7 +164,7 @@ TEST_CASE("small vocabularies, length 0, budget 0, no room") {
     Cape shape{.extras = CapeExtras::fixed(7)};
     NoUniforms none;
     tree.reset(0, 3);
-    shape.propose(drafter, ProposeContext{kContext, {}, 33}, tree, none);
+    shape.propose(drafter, ProposeContext{kContext, {}, 33}, tree, none).run();
     CHECK(tree.size() == 1 + 4 * vocab);  // every token of the vocabulary, once
   }
   ScriptedDrafter drafter(20, random_rows(20, 1, 1));

@@ -101,7 +101,7 @@ void compare(int cases, std::uint64_t seed) {
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
+      shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng).run();
     });
 
     Text text = kContext;
@@ -179,7 +179,7 @@ void check_bound(std::uint64_t seed, int tables, int texts) {
       setting.with_stack([&](auto stack) {
         tree.reset(kRoot, 3);
         NoUniforms rng;
-        shape.propose(stack, ProposeContext{kContext, {}, 200}, tree, rng);
+        shape.propose(stack, ProposeContext{kContext, {}, 200}, tree, rng).run();
         longest = std::max(longest, tree.size());
       });
       REQUIRE(longest <= bound);
@@ -224,7 +224,7 @@ TEST_CASE("the table of the paper") {
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      shape.propose(stack, ProposeContext{kContext, {}, 33}, tree, rng);
+      shape.propose(stack, ProposeContext{kContext, {}, 33}, tree, rng).run();
     });
     Text text = kContext;
     text.push_back(kRoot);
@@ -266,7 +266,7 @@ TEST_CASE("little room: a valid chain that fits, and no drafter is called beyond
     const auto propose = [&](auto& shape) {
       tree.reset(kRoot, 3, room);
       setting.with_stack([&](auto stack) {
-        shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng);
+        shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng).run();
       });
       REQUIRE(tree.size() <= room);
       CHECK(tree.is_chain());
@@ -287,7 +287,7 @@ TEST_CASE("drafters without draft tokens end their turns") {
   const auto size = [&](auto shape, auto stack) {
     shape.reserve();
     tree.reset(kRoot, 3);
-    shape.propose(stack, ProposeContext{kContext, {}, 100}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, 100}, tree, rng).run();
     return tree.size();
   };
   CHECK(size(Cascade<1>{.limits = {{{4}}}}, Stack{ScriptedPoints(kVocab, nothing)}) == 1);
@@ -312,10 +312,10 @@ TEST_CASE("temperature 0 draws nothing: the sampled cascade is the greedy one") 
     one.reset(kRoot, 3), other.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      greedy.propose(stack, ProposeContext{kContext, {}, 100}, one, rng);
+      greedy.propose(stack, ProposeContext{kContext, {}, 100}, one, rng).run();
     });
     setting.with_stack([&](auto stack) {
-      sampled.propose(stack, ProposeContext{kContext, {.temperature = 0}, 100}, other, rng);
+      sampled.propose(stack, ProposeContext{kContext, {.temperature = 0}, 100}, other, rng).run();
     });
     CHECK(std::equal(one.tokens().begin(), one.tokens().end(), other.tokens().begin(), other.tokens().end()));
     CHECK(other.kind() == ProposalKind::deterministic);

@@ -45,7 +45,7 @@ void propose(ProposalBuilder& tree, ToyModel& model, const Chain<mode>& chain, c
   ModelDrafter drafter(model);
   tree.reset(2, 4, limit);
   PhiloxRandom rng(seed);
-  chain.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
+  chain.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng).run();
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ TEST_CASE("point masses: their tokens in every mode, until there are none") {
   ListDrafter drafter{{3, 1, 4}};
   for (const std::int32_t length : {2, 8}) {
     tree.reset(0, 4);
-    Chain<Draw::sampled>{.length = length}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng);
+    Chain<Draw::sampled>{.length = length}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng).run();
     CHECK(tree.size() == std::min(1 + length, 4));
     CHECK(tree.token(1) == 3);
     CHECK(tree.token(2) == 1);
@@ -140,7 +140,7 @@ TEST_CASE("point masses: their tokens in every mode, until there are none") {
   }
   drafter.list.clear();
   tree.reset(0, 4);
-  Chain<>{}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng);
+  Chain<>{}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng).run();
   CHECK(tree.size() == 1);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a shared chain draws by the noise of each position, from the distribu
   PhiloxRandom rng(1);
   ProposalBuilder points(5, 9, 0);
   points.reset(0, 4);
-  Chain<Draw::shared>{}.propose(drafter, ProposeContext{kContext, {}, 9}, points, rng);
+  Chain<Draw::shared>{}.propose(drafter, ProposeContext{kContext, {}, 9}, points, rng).run();
   CHECK(points.size() == 3);
   CHECK(points.kind() == ProposalKind::deterministic);
 }

@@ -65,6 +65,14 @@ Text text_up_to(const TokenTree& tree, NodeId node) {
 Token best(const std::vector<float>& row) {
   return static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
 }
+/// The number of draft tokens that grow() appends.
+template <Draw mode, class D, class C>
+std::int32_t grown(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
+                   float exit_below = 0) {
+  const std::int32_t before = tree.size();
+  detail::grow<mode>(drafter, round, count, tree, rng, exit_below).run();
+  return tree.size() - before;
+}
 detail::ReviewScratch scratch_for(std::int32_t nodes) {
   detail::ReviewScratch scratch;
   scratch.reserve(1, nodes);
@@ -79,7 +87,7 @@ TEST_CASE("grow continues after the last node: the drafter's sync and node numbe
   tree.choose(0, 2, 1), tree.choose(1, 5, 1);
   auto drafter = dense(7);
   NoUniforms rng;
-  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 3, tree, rng) == 3);
+  CHECK(grown<Draw::greedy>(drafter, kRound, 3, tree, rng) == 3);
   REQUIRE(tree.size() == 6);
   CHECK(tree.is_chain());
   CHECK(drafter.contexts == std::vector<Ids>{kContext});
@@ -103,9 +111,9 @@ TEST_CASE("grow from a root; no draft tokens, no call") {
   tree.reset(kRoot, 3);
   auto drafter = dense(7);
   NoUniforms rng;
-  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 0, tree, rng) == 0);
+  CHECK(grown<Draw::greedy>(drafter, kRound, 0, tree, rng) == 0);
   CHECK(drafter.calls.empty());
-  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 2, tree, rng) == 2);
+  CHECK(grown<Draw::greedy>(drafter, kRound, 2, tree, rng) == 2);
   CHECK(drafter.synced.back().empty());
   CHECK(drafter.calls.size() == 2);
 }
@@ -117,30 +125,30 @@ TEST_CASE("grow stops without a draft token, without room, and after a draft tok
   auto three = points([](const Text& text) {  // up to a text of seven tokens
     return text.size() < 7 ? static_cast<Token>(text.size() % kVocab) : kNoToken;
   });
-  CHECK(detail::grow<Draw::greedy>(three, kRound, 9, tree, rng) == 3);
+  CHECK(grown<Draw::greedy>(three, kRound, 9, tree, rng) == 3);
   CHECK(tree.size() == 4);
   CHECK(tree.token(3) == 6 % kVocab);
   CHECK(three.calls.size() == 4);
-  CHECK(detail::grow<Draw::sampled>(three, kRound, 9, tree, rng) == 0);
+  CHECK(grown<Draw::sampled>(three, kRound, 9, tree, rng) == 0);
   CHECK(tree.size() == 4);
 
   tree.reset(kRoot, 3, 3);
   auto tight = dense(7, 5);  // its KV cache has room for the context, the root and one more
-  CHECK(detail::grow<Draw::greedy>(tight, kRound, 9, tree, rng) == 2);
+  CHECK(grown<Draw::greedy>(tight, kRound, 9, tree, rng) == 2);
   CHECK(tree.size() == 3);
   CHECK(tight.calls.size() == 2);
-  CHECK(detail::grow<Draw::greedy>(tight, kRound, 9, tree, rng) == 0);
+  CHECK(grown<Draw::greedy>(tight, kRound, 9, tree, rng) == 0);
   CHECK(tight.calls.size() == 2);
 
   tree.reset(kRoot, 3);
   auto weak = dense(7);
-  CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, rng, 1.0f) == 1);
+  CHECK(grown<Draw::greedy>(weak, kRound, 9, tree, rng, 1.0f) == 1);
   CHECK(tree.size() == 2);
   tree.reset(kRoot, 3);
-  CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, rng, 0.01f) == 9);
+  CHECK(grown<Draw::greedy>(weak, kRound, 9, tree, rng, 0.01f) == 9);
   tree.reset(kRoot, 3);
   auto certain = points([](const Text&) { return 2; });
-  CHECK(detail::grow<Draw::greedy>(certain, kRound, 4, tree, rng, 1.0f) == 4);  // not after it
+  CHECK(grown<Draw::greedy>(certain, kRound, 4, tree, rng, 1.0f) == 4);  // not after it
 }
 
 TEST_CASE("grow, sampled: rows are stored with their nodes, point masses make no draw") {
@@ -151,9 +159,9 @@ TEST_CASE("grow, sampled: rows are stored with their nodes, point masses make no
     PhiloxRandom rng(seed);
     auto drafter = dense(7), other = dense(8);
     auto copies = points([](const Text&) { return 2; });
-    CHECK(detail::grow<Draw::sampled>(drafter, round, 2, tree, rng) == 2);
-    CHECK(detail::grow<Draw::sampled>(copies, round, 2, tree, rng) == 2);
-    CHECK(detail::grow<Draw::sampled>(other, round, 2, tree, rng) == 2);
+    CHECK(grown<Draw::sampled>(drafter, round, 2, tree, rng) == 2);
+    CHECK(grown<Draw::sampled>(copies, round, 2, tree, rng) == 2);
+    CHECK(grown<Draw::sampled>(other, round, 2, tree, rng) == 2);
     CHECK(other.synced.back() == Ids{kRoot, tree.token(1), tree.token(2), 2});
     CHECK(tree.kind() == ProposalKind::sampled);
     for (const NodeId n : {1, 2, 5, 6}) {
@@ -175,10 +183,10 @@ TEST_CASE("review: one call of the reviewer over the nodes from base on") {
     tree.reset(kRoot, 3);
     tree.choose(0, 2, 1), tree.choose(1, 5, 1);
     auto drafter = dense(own), reviewer = dense(1000 + own);
-    detail::grow<Draw::greedy>(drafter, kRound, 4, tree, rng);
+    detail::grow<Draw::greedy>(drafter, kRound, 4, tree, rng).run();
     const Text before = text_up_to(tree, 6);
     Reviews counts;
-    detail::review<Draw::greedy>(reviewer, kRound, 2, 1, tree, rng, scratch, counts);
+    detail::review<Draw::greedy>(reviewer, kRound, 2, 1, tree, rng, scratch, counts).run();
     CHECK(reviewer.contexts == std::vector<Ids>{kContext});
     CHECK(reviewer.synced == std::vector<Ids>{{kRoot, 2}});
     REQUIRE(reviewer.calls.size() == 1);
@@ -209,7 +217,7 @@ TEST_CASE("a review without draft tokens adds the reviewer's token; without room
   tree.reset(kRoot, 3);
   auto reviewer = dense(2);
   Reviews counts;
-  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts);
+  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts).run();
   REQUIRE(tree.size() == 2);
   CHECK(tree.token(1) == best(row_of(2)(text_up_to(tree, 0))));
   CHECK(counts.calls == 1);
@@ -217,8 +225,8 @@ TEST_CASE("a review without draft tokens adds the reviewer's token; without room
 
   tree.reset(kRoot, 3);
   auto same = dense(2);
-  CHECK(detail::grow<Draw::greedy>(same, kRound, 4, tree, rng) == 4);
-  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts);
+  CHECK(grown<Draw::greedy>(same, kRound, 4, tree, rng) == 4);
+  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts).run();
   CHECK(tree.size() == 5);  // it agrees with itself
   CHECK(counts.accepted[3] == 1);
   CHECK(counts.calls == 2);
@@ -236,7 +244,7 @@ TEST_CASE(
     PhiloxRandom rng(seed);
     auto reviewer = dense(9);
     Reviews counts;
-    detail::review<Draw::sampled>(reviewer, round, 0, 3, tree, rng, scratch, counts);
+    detail::review<Draw::sampled>(reviewer, round, 0, 3, tree, rng, scratch, counts).run();
     REQUIRE(tree.size() == 2);
     p = plain_distribution(row_of(9)(text_up_to(tree, 0)), round.params);
     CHECK(tree.draft_prob(1, tree.token(1)) ==

@@ -122,7 +122,7 @@ TEST_CASE("a round without draft calls does not sync the draft") {
         {.rate = 1, .limit = shape.nodes().most, .chosen = shape.kind == ProposalKind::deterministic});
     const std::vector<Token> context(50);
     tree.reset(0, 50);
-    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most, &cost_model}, tree, rng);
+    shape.propose(drafter, ProposeContext{context, {}, shape.nodes().most, &cost_model}, tree, rng).run();
     CHECK(tree.size() == 1);
     CHECK(drafter.extended == 0);
     return drafter.synced;

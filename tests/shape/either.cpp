@@ -47,7 +47,7 @@ Usage drafted(Either<Chain<>> shape, float confidence, std::int32_t& proposed) {
   PhiloxRandom rng(1);
   shape.reserve();
   shape.reset();
-  shape.propose(stack, {.committed = text, .params = {}, .max_nodes = shape.nodes().most}, tree, rng);
+  shape.propose(stack, {.committed = text, .params = {}, .max_nodes = shape.nodes().most}, tree, rng).run();
   proposed = tree.size() - 1;
   return stack.usage(0);
 }

@@ -42,7 +42,7 @@ TEST_CASE("counts of draft tokens by each drafter; if one has none, the next con
     ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
-    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng).run();
 
     SlowDrafter first{.row_of = row_of(i, 1)}, second{.draft_token_of = draft_token_of(i, silent)},
         third{.row_of = row_of(i, 2)};
@@ -70,7 +70,7 @@ TEST_CASE("sampled: each draft token from the row of its drafter, whose distribu
     auto stack = stack_of(1, 0);
     tree.reset(kRoot, 3);
     PhiloxRandom rng(seed);
-    shape.propose(stack, ProposeContext{kContext, params, 6}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, params, 6}, tree, rng).run();
     REQUIRE(tree.size() == 6);
     CHECK(tree.kind() == ProposalKind::sampled);
     Text text = kText;
@@ -97,11 +97,11 @@ TEST_CASE("room: max_nodes, and less of it") {
   NoUniforms rng;
   auto all = stack_of(5, 0);
   whole.reset(kRoot, 3);
-  shape.propose(all, ProposeContext{kContext, {}, 7}, whole, rng);
+  shape.propose(all, ProposeContext{kContext, {}, 7}, whole, rng).run();
   for (std::int32_t room = 1; room <= 7; ++room) {
     auto stack = stack_of(5, 0, static_cast<std::int32_t>(kContext.size()) + room);
     tree.reset(kRoot, 3, room);
-    shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng).run();
     REQUIRE(tree.size() == room);
     CHECK(std::equal(tree.tokens().begin(), tree.tokens().end(), whole.tokens().begin()));
   }
@@ -113,7 +113,7 @@ TEST_CASE("no drafter has draft tokens") {
   ProposalBuilder tree(kVocab, 9, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
-  Horizontal<2>{.counts = {4, 4}}.propose(stack, ProposeContext{kContext, {}, 9}, tree, rng);
+  Horizontal<2>{.counts = {4, 4}}.propose(stack, ProposeContext{kContext, {}, 9}, tree, rng).run();
   CHECK(tree.size() == 1);
   CHECK(stack.head().calls == 1);
   CHECK(stack.get<1>().calls == 1);

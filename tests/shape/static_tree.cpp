@@ -121,14 +121,14 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain; if drawn, a sampl
     propose(tree, drafter, chosen);
     NoUniforms none;
     chain.reset(kRoot, 3);
-    Chain<>{.length = 4}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none);
+    Chain<>{.length = 4}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none).run();
     same();
     Drawn drawn{.form = line};
     propose_drawn(tree, drafter, drawn, i, {.temperature = 0.9f});
     PhiloxRandom rng(i);
     chain.reset(kRoot, 3);
     Chain<Draw::sampled>{.length = 4}.propose(drafter, ProposeContext{kContext, {.temperature = 0.9f}, 6},
-                                              chain, rng);
+                                              chain, rng).run();
     same();
   }
 }
@@ -246,7 +246,7 @@ TEST_CASE("cost-aware: draft tokens whose expected gain is below their cost are 
   std::int32_t smallest = 26, largest = 0;
   for (std::int32_t round = 0; round < 40; ++round) {
     tree.reset(kRoot, 3, 30);
-    shape.propose(drafter, ProposeContext{kContext, {}, 30}, tree, none);
+    shape.propose(drafter, ProposeContext{kContext, {}, 30}, tree, none).run();
     result.clear();
     if (round % 2 && tree.size() > 1) result.accepted.push_back(1);
     shape.learn(tree, result, {.target = {1, tree.size(), 1.0}, .draft = {1, 1, 0.1}});

@@ -61,7 +61,7 @@ std::int32_t propose(S shape, D drafter, Token root, std::uint64_t seed, std::in
   if constexpr (Reserves<S>) shape.reserve({});
   tree.reset(root, static_cast<std::int32_t>(kContext.size()));
   PhiloxRandom rng(seed);
-  shape.propose(drafter, ProposeContext{kContext, {}, shape.nodes().most, nullptr, {&kStop, 1}}, tree, rng);
+  shape.propose(drafter, ProposeContext{kContext, {}, shape.nodes().most, nullptr, {&kStop, 1}}, tree, rng).run();
   for (NodeId node = 1; node < tree.size(); ++node) {
     ended += tree.token(node) == kStop;
     if (tree.parent(node) != 0 && tree.token(tree.parent(node)) == kStop)

@@ -33,7 +33,7 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
   ProposalBuilder tree(kVocab, shape.nodes().most, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
-  shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
+  shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng).run();
   SlowText want = slow_text(kText);
   for (std::int32_t r = 0; r < reviews; ++r) want = slow_hand_up(slow, 0, want, length, lenience);
   CAPTURE(seed);
@@ -102,7 +102,7 @@ TEST_CASE("lenience applies to draft tokens with rows, not to copied ones") {
     shape.reserve();
     ProposalBuilder tree(kVocab, shape.nodes().most, 0);
     tree.reset(kRoot, 3);
-    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, {}, shape.nodes().most}, tree, rng).run();
     return Text(tree.tokens().begin(), tree.tokens().end());
   };
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -128,7 +128,7 @@ TEST_CASE(
                 ScriptedPoints(kVocab, draft_token_of(3, 0.2))};
     tree.reset(kRoot, 3);
     PhiloxRandom rng(seed);
-    shape.propose(stack, ProposeContext{kContext, params, shape.nodes().most}, tree, rng);
+    shape.propose(stack, ProposeContext{kContext, params, shape.nodes().most}, tree, rng).run();
     REQUIRE(tree.size() > 2);
     CHECK(tree.kind() == ProposalKind::sampled);
     Text text = kText;
@@ -160,13 +160,13 @@ TEST_CASE("room: max_nodes, and less of it") {
       ProposalBuilder tree(kVocab, greedy.nodes().most, greedy.nodes().most);
       tree.reset(kRoot, 3, room);
       auto first = stack(), second = stack();
-      greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none);
+      greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none).run();
       CHECK(tree.size() <= room);
       CHECK(tree.size() >= std::min(room, 4));
       if (room == 1) CHECK(greedy.reviewed()[0].calls == 0);  // no calls for tokens without room
       tree.reset(kRoot, 3, room);
       PhiloxRandom rng(seed);
-      sampled.propose(second, ProposeContext{kContext, {}, room}, tree, rng);
+      sampled.propose(second, ProposeContext{kContext, {}, room}, tree, rng).run();
       CHECK(tree.size() <= room);
       CHECK(tree.size() >= std::min(room, 4));
     }
@@ -180,7 +180,7 @@ TEST_CASE("a drafter below without draft tokens: the reviewer drafts, a token pe
   ProposalBuilder tree(kVocab, shape.nodes().most, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
-  shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng);
+  shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng).run();
   SlowDrafter alone{.row_of = row_of(1, 1)};
   CHECK(is_chain_of(tree, alone.propose(slow_text(kText), 3), 4));
 }

@@ -264,7 +264,7 @@ specula::ProposalBuilder proposal(const Growing& g, const typename Growth::Plan&
   tree.reset(g.root, static_cast<std::int32_t>(g.context.size()), g.limit);
   ScriptedDrafter drafter(plan.vocab, rounded<Element>(g.rows));
   NoUniforms none;
-  Growth::shape(capacity).propose(drafter, specula::ProposeContext{g.context, {}, g.limit}, tree, none);
+  Growth::shape(capacity).propose(drafter, specula::ProposeContext{g.context, {}, g.limit}, tree, none).run();
   return tree;
 }
 

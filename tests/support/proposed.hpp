@@ -21,7 +21,7 @@ void propose(specula::ProposalBuilder& tree, ScriptedDrafter& drafter, Shape&& s
              std::int32_t limit = 1000) {
   NoUniforms none;
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, specula::ProposeContext{kContext, {}, limit}, tree, none);
+  shape.propose(drafter, specula::ProposeContext{kContext, {}, limit}, tree, none).run();
 }
 /// By a shape that draws.
 template <class Shape>
@@ -30,7 +30,7 @@ void propose_drawn(specula::ProposalBuilder& tree, ScriptedDrafter& drafter, Sha
                    std::int32_t limit = 1000) {
   specula::PhiloxRandom rng(seed);
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, specula::ProposeContext{kContext, params, limit}, tree, rng);
+  shape.propose(drafter, specula::ProposeContext{kContext, params, limit}, tree, rng).run();
 }
 
 /// The `most` likeliest of all draft tokens.

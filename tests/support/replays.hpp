@@ -136,7 +136,7 @@ Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
       const auto context = static_cast<std::int32_t>(text.size()) - 1;
       tree.reset(text.back(), context);
       shape.propose(drafter, ProposeContext{Tokens(text).first(text.size() - 1), {}, shape.nodes().most},
-                    tree, rng);
+                    tree, rng).run();
       const std::int32_t nodes = tree.size();
       const double took =
           clock.measure(cell.target[std::min(cell.target.size(), static_cast<std::size_t>(nodes)) - 1]);

@@ -150,7 +150,7 @@ Run write_texts(const World& world, S shape) {
         const ProposalBuilder::ResetLock lock(tree);
         shape.propose(drafter,
                       ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.nodes().most}, tree,
-                      rng);
+                      rng).run();
       }
       const std::int32_t nodes = tree.size();
       const double took = clock.measure(world.target(nodes) + (nodes != last ? world.change : 0.0));

@@ -34,8 +34,8 @@ class AnyShape {
   void reserve(const Sizes& sizes = {}) { shape_->reserve(sizes); }  ///< Sizes the shape's workspace.
   void reset() { shape_->reset(); }                                  ///< Begins a text.
   /// Grows `tree` by draft tokens of `drafter`; see ProposalShape.
-  void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree, PhiloxRandom& rng) {
-    shape_->propose(drafter, context, tree, rng);
+  Steps propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree, PhiloxRandom& rng) {
+    return shape_->propose(drafter, context, tree, rng);
   }
   /// Reports a round to the shape: the proposal, its result and the times.
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
@@ -51,7 +51,7 @@ class AnyShape {
     virtual void validate() const = 0;
     virtual void reserve(const Sizes& sizes) = 0;
     virtual void reset() = 0;
-    virtual void propose(D&, const ProposeContext&, ProposalBuilder&, PhiloxRandom&) = 0;
+    virtual Steps propose(D&, const ProposeContext&, ProposalBuilder&, PhiloxRandom&) = 0;
     virtual void learn(const TokenTree&, const VerifyResult&, const Timing&) = 0;
     virtual std::span<const Reviews> reviewed() const = 0;
   };
@@ -67,9 +67,9 @@ class AnyShape {
     void reset() override {
       if constexpr (LearnsFromRounds<S>) own.reset();
     }
-    void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree,
-                 PhiloxRandom& rng) override {
-      own.propose(drafter, context, tree, rng);
+    Steps propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree,
+                  PhiloxRandom& rng) override {
+      return specula::propose(own, drafter, context, tree, rng);
     }
     void learn([[maybe_unused]] const TokenTree& tree, [[maybe_unused]] const VerifyResult& result,
                [[maybe_unused]] const Timing& timing) override {

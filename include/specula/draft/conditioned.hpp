@@ -92,6 +92,18 @@ class ConditionedDrafter {
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
   LogitsView extend(Tokens tokens, Nodes parents) { return draft_.extend(tokens, parents); }
+  /// extend() in halves; see MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents)
+    requires MergesPasses<ModelDrafter<D>>
+  {
+    return draft_.begin_pass(tokens, parents);
+  }
+  /// The second half.
+  LogitsView end_pass(const LogitsView& rows)
+    requires MergesPasses<ModelDrafter<D>>
+  {
+    return draft_.end_pass(rows);
+  }
 
  private:
   void update_target_state() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -41,6 +42,8 @@ class ModelDrafter {
       LanguageModel<M>,
       "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
+
+  static constexpr bool kMerges = RunsInBatch<M> && std::same_as<Forward, detail::WholeModel>;
 
  public:
   /// References `model`; tokens that it holds are the context so far.
@@ -138,15 +141,36 @@ class ModelDrafter {
     const detail::PassWatch<M> watch(*model_, usage_.seconds);
     unfinished_ = true;
     const LogitsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
+    ran(tokens, parents);
+    return rows;
+  }
+
+  /// extend() in halves; see MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents)
+    requires kMerges
+  {
+    unfinished_ = true;
+    began_ = detail::pass_clock(*model_);
+    return asked_ = {model_->batch(), model_->slot(), tokens, parents};
+  }
+  /// The second half.
+  LogitsView end_pass(const LogitsView& rows)
+    requires kMerges
+  {
+    usage_.seconds += detail::pass_clock(*model_) - began_;
+    usage_.layers += static_cast<double>(asked_.tokens.size()) * detail::layers_of(*model_);
+    ran(asked_.tokens, asked_.parents);
+    return rows;
+  }
+
+ private:
+  void ran(Tokens tokens, Nodes parents) {
     record_change_count();
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
     ++usage_.calls;
     usage_.nodes += static_cast<std::int64_t>(tokens.size());
-    return rows;
   }
-
- private:
   NodeId child(NodeId parent, Token token) const {
     for (std::size_t c = 0; c < tokens_.size(); ++c)
       if (parents_[c] == parent && tokens_[c] == token) return static_cast<NodeId>(c);
@@ -179,6 +203,8 @@ class ModelDrafter {
   bool unfinished_ = false;       // the last call threw
   std::optional<std::uint64_t> change_count_;  // the model's at the end of the last call, if it counts
   Usage usage_;
+  PassRequest asked_;  // of begin_pass()
+  double began_ = 0;   // pass_clock() then
 };
 
 }  // namespace specula

@@ -80,6 +80,15 @@ concept TimesItself = LanguageModel<M> && requires(const M& c) {
   { std::optional(c.pass_seconds()) } -> std::same_as<std::optional<double>>;
 };
 
+/// One text of a model of many (BatchedLanguageModel), as a model: `batch()` is the address of the model of
+/// many, `slot()` the text's place in it. Whoever drives many rounds runs such a model's passes merged; see
+/// PassRequest.
+template <class M>
+concept RunsInBatch = LanguageModel<M> && requires(const M& c) {
+  { c.batch() } -> std::same_as<const void*>;
+  { c.slot() } -> std::same_as<std::int32_t>;
+};
+
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
 /// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
 /// a further call of key_values() that had nothing to compute leaves it valid.
@@ -194,22 +203,25 @@ std::int32_t layers_of(const M& model) {
     return 0;
 }
 
-/// Adds the time of the passes of `model` in a scope to `seconds`: by its own clock where it has one
-/// (TimesItself), else by the monotonic one.
+/// The clock of a model's passes: its own where it has one (TimesItself), else the monotonic one.
+template <class M>
+double pass_clock(const M& model) {
+  if constexpr (TimesItself<M>)
+    if (const std::optional<double> own = model.pass_seconds()) return *own;
+  return monotonic_seconds();
+}
+
+/// Adds the time of the passes of `model` in a scope to `seconds`, by pass_clock().
 template <class M>
 class PassWatch {
  public:
-  PassWatch(const M& model, double& seconds) : model_(&model), seconds_(&seconds), begin_(now()) {}
-  ~PassWatch() { *seconds_ += now() - begin_; }
+  PassWatch(const M& model, double& seconds)
+      : model_(&model), seconds_(&seconds), begin_(pass_clock(model)) {}
+  ~PassWatch() { *seconds_ += pass_clock(*model_) - begin_; }
   PassWatch(const PassWatch&) = delete;
   PassWatch& operator=(const PassWatch&) = delete;
 
  private:
-  double now() const {
-    if constexpr (TimesItself<M>)
-      if (const std::optional<double> own = model_->pass_seconds()) return *own;
-    return monotonic_seconds();
-  }
   const M* model_;
   double* seconds_;
   double begin_;

@@ -56,18 +56,24 @@ concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parent
   { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
 };
 
+namespace detail {
+template <class T>
+concept StepsOrVoid = std::same_as<T, Steps> || std::same_as<T, void>;
+}  // namespace detail
+
 /// The drafting loop: runs the drafter and chooses draft tokens, which form a chain, a fixed tree, or a tree
 /// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
 /// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
-/// must call extend_checked(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
-/// and adds at most round.max_nodes - 1 nodes to `tree`. Optional members are concepts of
+/// must call ask(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
+/// and adds at most round.max_nodes - 1 nodes to `tree`. It returns Steps, a coroutine that awaits ask(), so that a
+/// batch can merge its passes with those of other texts; or void, with ask(...).now(). Optional members are concepts of
 /// optional_members.hpp: Reserves, LearnsFromRounds, CountsReviews, ValidatesFields.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
   { c.nodes() } -> std::same_as<NodeCounts>;         // how large its proposals get
-  s.propose(d, round, tree, rng);                    // tree holds the root on entry
+  { s.propose(d, round, tree, rng) } -> detail::StepsOrVoid;  // tree holds the root on entry
 };
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
@@ -103,6 +109,13 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRando
   v.append(tokens);                                                  // the target's: the prompt but its last token
   v.truncate(n);                                                     // the target's
   { v.run_round(tree, rng) } -> std::convertible_to<const VerifyResult&>;  // valid until the next call
+};
+
+/// A verifier whose pass somebody else can run, merged with those of other texts: run_round() in two halves.
+template <class V>
+concept MergesRounds = Verifier<V> && requires(V& v, const TokenTree& tree, const LogitsView& rows, PhiloxRandom& rng) {
+  { v.begin_round(tree) } -> std::same_as<PassRequest>;  // what its target is to run
+  { v.end_round(tree, rows, rng) } -> std::convertible_to<const VerifyResult&>;
 };
 
 /// The verifier's rule keeps the target's distribution for proposals of the shape's kind. A Speculator of

@@ -15,10 +15,12 @@
 #include "specula/base/proposal_kind.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/sampling_params.hpp"
+#include "specula/base/steps.hpp"
 #include "specula/distribution/distinct_weights.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/proposal/draft_rows.hpp"
+#include "specula/proposal/pass_request.hpp"
 #include "specula/proposal/token_tree.hpp"
 
 namespace specula {
@@ -86,6 +88,17 @@ class ProposalBuilder : public TokenTree {
   void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
   /// Limits this proposal to `nodes` nodes in all.
   void narrow(std::int32_t nodes) { limit_to(nodes); }
+
+  // ---- waiting
+
+  /// The frames of the round's coroutines.
+  StepsArena& steps_arena() { return arena_; }
+  /// Whether a shape waits where it asks for rows, as somebody else runs the passes; by default it does not.
+  bool waits_for_passes() const { return waits_; }
+  void wait_for_passes(bool on) { waits_ = on; }  ///< sets that
+  /// @cond
+  detail::PassWaiter*& waiter() { return waiter_; }
+  /// @endcond
 
   // ---- growth
 
@@ -294,6 +307,9 @@ class ProposalBuilder : public TokenTree {
   RandomKey review_key(NodeId parent, RandomStream stream) {
     return {position(parent) + 1, origin(), stream, serial_++};
   }
+  StepsArena arena_;
+  detail::PassWaiter* waiter_ = nullptr;  // in a frame of the arena
+  bool waits_ = false;
   std::uint32_t serial_ = 0;  // of the round's uniform draws
   std::int32_t locks_ = 0;
   detail::RowScan scan_;

@@ -26,6 +26,42 @@ concept TextRun = requires(R& run, const R& c, Tokens prompt, C& rng, Tokens sto
   run.enter_sink();  // a guard: while it lives, start() and step() throw
 };
 
+namespace detail {
+
+/// Gives the sink what counts of a round's tokens, and adds their number to `out`. Returns whether the text
+/// ends, and puts down why.
+template <class R, class Sink>
+bool emit(R& run, Tokens fresh, const Limits& limits, Sink& sink, Generated& out) {
+  fresh = fresh.first(std::min(fresh.size(), static_cast<std::size_t>(limits.max_new_tokens - out.tokens)));
+  const auto stop = std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
+  const bool stopped = stop != fresh.end();
+  if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+  const auto given = static_cast<std::int32_t>(fresh.size());
+  run.count_emitted(given);
+  bool goes_on = true;
+  {
+    [[maybe_unused]] const auto inside = run.enter_sink();
+    if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
+      sink(fresh);
+    else
+      goes_on = sink(fresh);
+  }
+  out.tokens += run.emitted();
+  if (run.emitted() < given)
+    out.reason = FinishReason::cancelled;
+  else if (stopped)
+    out.reason = FinishReason::stop_token;
+  else if (out.tokens >= limits.max_new_tokens)
+    out.reason = FinishReason::limit;
+  else if (!goes_on)
+    out.reason = FinishReason::cancelled;
+  else
+    return false;
+  return true;
+}
+
+}  // namespace detail
+
 /// start(), then rounds until a limit is reached, the KV cache is full or the sink ends the text; each
 /// round's tokens are passed to sink(Tokens). Returns the number of emitted tokens and the finish reason.
 /// text() may hold a few more than were emitted: those that the last round accepted beyond the end; stats()
@@ -48,30 +84,12 @@ Generated generate(R& run, Tokens prompt, const Limits& limits, C&& rng, Sink si
                 "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
   validate(limits, run.vocab_size());
   run.start(prompt);
-  std::int32_t emitted = 0;
-  while (emitted < limits.max_new_tokens) {
-    if (run.room() < 1) return {emitted, FinishReason::context_full};
-    Tokens fresh = run.step(rng, limits.stop);
-    fresh = fresh.first(std::min(fresh.size(), static_cast<std::size_t>(limits.max_new_tokens - emitted)));
-    const auto stop = std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
-    const bool stopped = stop != fresh.end();
-    if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-    const auto given = static_cast<std::int32_t>(fresh.size());
-    run.count_emitted(given);
-    bool goes_on = true;
-    {
-      [[maybe_unused]] const auto inside = run.enter_sink();
-      if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
-        sink(fresh);
-      else
-        goes_on = sink(fresh);
-    }
-    emitted += run.emitted();
-    if (run.emitted() < given) return {emitted, FinishReason::cancelled};
-    if (stopped) return {emitted, FinishReason::stop_token};
-    if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
+  Generated out;
+  while (out.tokens < limits.max_new_tokens) {
+    if (run.room() < 1) return {out.tokens, FinishReason::context_full};
+    if (detail::emit(run, run.step(rng, limits.stop), limits, sink, out)) return out;
   }
-  return {emitted, FinishReason::limit};
+  return out;
 }
 
 }  // namespace specula

@@ -16,6 +16,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/base/stats.hpp"
+#include "specula/base/steps.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
@@ -84,6 +85,7 @@ class Speculator : public RunRecord {
   /// it anew. Throws std::logic_error if a sink of this Speculator calls it.
   void start(Tokens prompt) {
     expect_no_sink();
+    expect_no_round();
     check_prompt(prompt);
     const bool keeps = change_count_ && is_unchanged();  // else a prefix may be another text's by now
     const ChangeCountRecorder recorder(*this);
@@ -113,6 +115,7 @@ class Speculator : public RunRecord {
   /// Speculator calls it.
   void forget() {
     expect_no_sink();
+    running_ = {};
     const ChangeCountRecorder recorder(*this);
     set_text({});
     verifier_.truncate(0);
@@ -132,22 +135,56 @@ class Speculator : public RunRecord {
   /// drawn were the cause. See draft_error().
   template <class C>
   Tokens step(C& rng, Tokens stop = {}) {
+    begin(rng, stop, false);
+    return end();
+  }
+
+  // step() for whoever runs the passes of many texts' models, merged:
+  //
+  //   run.begin(rng);
+  //   while (const PassRequest* pass = run.want()) run.give(rows);  // what the model says to pass->tokens
+  //   Tokens fresh = run.end();
+  //
+  // Models that are no slots of a batch (RunsInBatch) run within these calls, unmerged.
+
+  /// Begins a round, which references `rng` and `stop` until its end, and runs to its first pass. Throws, before
+  /// anything runs, as step() where that does so, and std::logic_error if a round waits. With `waits` false it
+  /// runs to its end.
+  template <class C>
+  void begin(C& rng, Tokens stop = {}, bool waits = true) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     expect_no_sink();
+    expect_no_round();
     if (text().empty()) throw std::invalid_argument("Speculator::step: call start() first");
     if (!is_unchanged()) throw_used();
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
                               std::to_string(text().size() - 1) + " tokens");
-    {
-      const ChangeCountRecorder recorder(*this);
-      Meter meter(*this);
-      const detail::Stopwatch watch(sums().round_seconds);
-      const TokenTree& proposed = propose(rng, stop);
-      finish(verifier_.run_round(proposed, rng), meter);
-    }
+    const detail::Stopwatch watch(sums().round_seconds);
+    builder().wait_for_passes(waits);
+    running_ = round(builder(), rng, stop);
+    running_.advance();
+  }
+  /// The pass that the round waits for; null if it has ended, or there is none.
+  const PassRequest* want() { return builder().waiter() ? &builder().waiter()->request() : nullptr; }
+  /// Answers want(), with a row per node, valid until the next call: the round goes on to its next pass or to
+  /// its end. Throws std::logic_error if it waits for none.
+  void give(const LogitsView& rows) {
+    const detail::Stopwatch watch(sums().round_seconds);
+    waiter().give(rows);
+  }
+  /// Answers want() where the pass failed. If it was a draft's, that ends drafting as in step(), and the round
+  /// goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no pass.
+  void fail(std::exception_ptr failure) { waiter().fail(std::move(failure)); }
+  /// Ends the round: throws and returns as step(). Throws std::logic_error if it still waits for a pass.
+  Tokens end() {
+    if (!running_.done()) throw std::logic_error("Speculator::end: the round waits for a pass");
+    Steps ended = std::move(running_);
+    ended.rethrow();
     return text().last(result().accepted.size());
   }
+  /// Drops a round that waits: text() and the committed context are as before it.
+  void abandon() { running_ = {}; }
 
   /// specula::generate() of this object: start(), then rounds until one of the limits, with a sink for each
   /// round's tokens.
@@ -250,25 +287,49 @@ class Speculator : public RunRecord {
                            "so. start() begins anew");
   }
 
+  void expect_no_round() const {
+    if (!running_.done()) throw std::logic_error("Speculator: a round waits for a pass; give() or abandon()");
+  }
+  detail::PassWaiter& waiter() {
+    if (!builder().waiter()) throw std::logic_error("Speculator: the round waits for no pass");
+    return *builder().waiter();
+  }
+
+  /// A round; `tree` is builder(), which has the memory of the frame.
+  template <class C>
+  Steps round(ProposalBuilder& tree, C& rng, Tokens stop) {
+    const ChangeCountRecorder recorder(*this);
+    Meter meter(*this);
+    co_await propose(tree, rng, stop);
+    if constexpr (MergesRounds<V>) {
+      if (tree.waits_for_passes()) {
+        detail::PassWaiter pass(tree.waiter(), verifier_.begin_round(tree));
+        const LogitsView rows = co_await pass;
+        finish(verifier_.end_round(tree, rows, rng), meter);
+        co_return;
+      }
+    }
+    finish(verifier_.run_round(tree, rng), meter);
+  }
   /// The first half of a round: what the target is to run.
   template <class C>
-  const TokenTree& propose(C& rng, Tokens stop) {
+  Steps propose(ProposalBuilder& tree, C& rng, Tokens stop) {
     const Tokens context = text().first(text().size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
         std::min({shape_.nodes().most, verifier_.room(), std::max(1, draft_room(size))});
     begin_round();
-    ProposalBuilder& tree = builder();
     tree.reset(text().back(), size, fits);
     if (fits > 1) {
       const ProposalBuilder::ResetLock lock(tree);
       const ProposeContext now{context, verifier_.params(), fits, nullptr, stop};
       // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
-      try_draft([&] { shape_.propose(drafter_, now, tree, rng); });
+      if (std::exception_ptr failure =
+              co_await detail::Failure(specula::propose(shape_, drafter_, now, tree, rng)))
+        fail_draft(std::move(failure));
     }
     if (tree.size() > 1 && !covers(S::kind, tree.kind()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
-    return tree;
   }
   /// The second: what the verifier has committed becomes text.
   void finish(const VerifyResult& result, Meter& meter) {
@@ -318,6 +379,7 @@ class Speculator : public RunRecord {
   D drafter_;
   S shape_;
   std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
+  Steps running_;  // of begin(); last, since it refers to all others
 };
 
 }  // namespace specula

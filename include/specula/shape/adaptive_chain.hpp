@@ -111,8 +111,8 @@ struct AdaptiveChain {
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    return detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
   /// Learns from a round's result.
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {

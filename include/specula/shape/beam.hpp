@@ -41,12 +41,12 @@ struct Beam {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level < length; ++level) {
       if (!detail::expands(drafter, round, work, level, drafted)) break;
-      detail::expand(drafter, round, tree, work, width, drafted);
+      co_await detail::expand(drafter, round, tree, work, width, drafted);
     }
     work.listed.assign(work.frontier.begin(), work.frontier.end());
     work.listed.insert(work.listed.end(), work.ended.begin(), work.ended.end());

@@ -77,8 +77,8 @@ struct Cape {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
-    if (!can_draft(drafter, round)) return;
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+    if (!can_draft(drafter, round)) co_return;
     work.clear();
     double reach = 1;  // probability that the whole spine is accepted
     NodeId spine = 0,
@@ -88,8 +88,8 @@ struct Cape {
          parent = i++) {
       if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);
-      const auto top =
-          work.top_k(tree, spine, extend_checked(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
+      const LogitsView rows = co_await ask(drafter, tree, {&token, 1}, {&parent, 1});
+      const auto top = work.top_k(tree, spine, rows.row(0), 1 + extras.most());
       const double confidence = top[0].prob;
       if (!round.node_pays(reach, confidence, tree.size())) break;  // then its siblings would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));

@@ -40,60 +40,57 @@ struct ReviewScratch {
   }
 };
 
+/// The rows of `drafter` after `count` nodes of the tree from `first` on.
+template <class D>
+Steps ask_into(D& drafter, ProposalBuilder& tree, std::size_t first, std::size_t count, Nodes parents,
+               LogitsView& rows) {
+  rows = co_await ask(drafter, tree, tree.tokens().subspan(first, count), parents.first(count));
+}
+
 /// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
 /// followed by one token of its own, unless the text ends there. See specula::review. Without room, it does
 /// nothing. If the call fails, the reason may be one of the tokens under review, and a review for other
 /// tokens only would bias the text; so the rows are then asked for one by one, as far as tokens are accepted,
 /// and whether a row fails depends on nothing that it decides about. The failure is rethrown at the end.
 template <Draw mode, LogitsDrafter D, RandomSource C>
-void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
-            C& rng, const ReviewScratch& scratch, Reviews& counts) {
-  if (!can_draft(reviewer, round)) return;
+Steps review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
+             C& rng, const ReviewScratch& scratch, Reviews& counts) {
+  if (!can_draft(reviewer, round)) co_return;
   const NodeId last = tree.size() - 1;
   const bool ends = round.ends_text(tree, last);  // then it is a draft token, and what follows has no use
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(last + !ends - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
-  const auto sync = [&] { reviewer.sync(round.committed, tree.tokens().first(from)); };
-  const auto rows_after = [&](std::size_t first, std::size_t count) {
-    return extend_checked(reviewer, tree, tree.tokens().subspan(from + first, count),
-               Nodes(scratch.line).subspan(first, count));
-  };
-  sync();
+  reviewer.sync(round.committed, tree.tokens().first(from));
   LogitsView rows;
-  const std::exception_ptr failure = failure_of([&] { rows = rows_after(0, nodes); });
-  if (failure) sync();
+  const std::exception_ptr failure =
+      co_await Failure(ask_into(reviewer, tree, from, nodes, scratch.line, rows));
+  if (failure) reviewer.sync(round.committed, tree.tokens().first(from));
   ++counts.calls;
-  const auto row = [&](NodeId node) {
-    return failure ? rows_after(static_cast<std::size_t>(node - base), 1).row(0) : rows.row(node - base);
-  };
-  const auto accepts = [&](NodeId node) {
-    const bool accepted = specula::review(tree, node, row(node - 1), params, lenience, rng);
-    counts.saw(node - 1 - base, accepted);
-    return accepted;
-  };
-  NodeId node = base + 1;
-  while (node <= last && accepts(node)) ++node;
-  if (node > last && !ends && tree.room() > 0) {
-    if (params.greedy()) {
-      const Top top = tree.top(last, row(last));
-      tree.choose(last, top.token, static_cast<float>(top.prob));
+  for (NodeId node = base + 1; node <= last || (!ends && tree.room() > 0); ++node) {
+    std::int32_t row = node - 1 - base;
+    if (failure) {
+      const auto at = static_cast<std::size_t>(row);
+      co_await ask_into(reviewer, tree, from + at, 1, Nodes(scratch.line).subspan(at), rows);
+      row = 0;
+    }
+    if (node <= last) {
+      const bool accepted = specula::review(tree, node, rows.row(row), params, lenience, rng);
+      counts.saw(node - 1 - base, accepted);
+      if (!accepted) break;
     } else {
-      tree.draw(last, tree.store(last, row(last), params), rng);
+      if (params.greedy()) {
+        const Top top = tree.top(last, rows.row(row));
+        tree.choose(last, top.token, static_cast<float>(top.prob));
+      } else {
+        tree.draw(last, tree.store(last, rows.row(row), params), rng);
+      }
+      break;
     }
   }
   if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace detail
-
-/// Lets `draft` grow a proposal, then `judge` review it; the latter also after a failure, which is rethrown:
-/// it may be due to a token that was drawn, and a review for the other tokens only would bias the text.
-template <class F, class R>
-void draft_and_review(F draft, R judge) {
-  const std::exception_ptr failure = detail::failure_of(draft);
-  judge();
-  if (failure) std::rethrow_exception(failure);
-}
 
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
@@ -150,9 +147,9 @@ struct Cascade {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, nodes().most)) reserve();
-    fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
+    return fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
   }
 
   /// (drafters - 1) the counts of each reviewer so far.
@@ -163,26 +160,28 @@ struct Cascade {
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
   template <std::size_t row, std::size_t i, class D, class C>
-  void fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
-            std::int32_t limit) {
+  Steps fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
+             std::int32_t limit) {
     limit += limits[row][i];
     while (tree.size() - start < limit && tree.room() > 0 && !round.ends_text(tree, tree.size() - 1)) {
       const std::int32_t before = tree.size();
       if constexpr (i == kLast) {
-        detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
+        co_await detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
       } else {
         if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) break;
         ProposeContext inner = round;
         inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
-        draft_and_review([&] { fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0); },
-                         [&] {
-                           detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree,
-                                                rng, work, work.counts[i]);
-                         });
+        // Reviewed all the same after a failure: that may be due to a token that was drawn, and a review for
+        // other tokens only would bias the text.
+        const std::exception_ptr failure =
+            co_await detail::Failure(fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0));
+        co_await detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, rng, work,
+                                      work.counts[i]);
+        if (failure) std::rethrow_exception(failure);
       }
       if (tree.size() <= before) break;
     }
-    if constexpr (i < kLast) fill<row, i + 1>(stack, round, tree, rng, start, limit);
+    if constexpr (i < kLast) co_await fill<row, i + 1>(stack, round, tree, rng, start, limit);
   }
 };
 

@@ -18,30 +18,30 @@ namespace detail {
 
 /// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none or no room, where
 /// they do not pay (see CostModel), and after one that ends the text or whose confidence is below
-/// `exit_below`. Returns their number.
+/// `exit_below`.
 template <Draw mode, Drafter D, RandomSource C>
-std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
-                  float exit_below = 0) {
+Steps grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
+           float exit_below = 0) {
   // Without a sync: an unused drafter must cost nothing.
-  if (count < 1 || tree.room() < 1 || !can_draft(drafter, round)) return 0;
+  if (count < 1 || tree.room() < 1 || !can_draft(drafter, round)) co_return;
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
   double reach = round.reach(tree, base);
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
-    if (round.ends_text(tree, at) || !round.call_pays(reach, 1, 1, tree.size())) return made;
+    if (round.ends_text(tree, at) || !round.call_pays(reach, 1, 1, tree.size())) co_return;
     if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
-    const auto rows = extend_checked(drafter, tree, {&token, 1}, {&parent, 1});
+    const auto rows = co_await ask(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
-      if (rows.tokens[0] == kNoToken) return made;
+      if (rows.tokens[0] == kNoToken) co_return;
       const float confidence = rows.confidence(0);
-      if (chooses && !round.node_pays(reach, static_cast<double>(confidence), tree.size())) return made;
+      if (chooses && !round.node_pays(reach, static_cast<double>(confidence), tree.size())) co_return;
       tree.copy(at, rows.tokens[0], confidence);
     } else if (chooses) {
       const Top top = tree.top(at, rows.row(0));
-      if (!round.node_pays(reach, top.prob, tree.size())) return made;
+      if (!round.node_pays(reach, top.prob, tree.size())) co_return;
       tree.choose(at, top.token, static_cast<float>(top.prob));
     } else if constexpr (mode == Draw::shared) {
       tree.draw_shared(at, tree.store(at, rows.row(0), round.params), rng);
@@ -49,9 +49,8 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
       tree.draw(at, tree.store(at, rows.row(0), round.params), rng);
     }
     reach *= round.accept_probability(static_cast<double>(tree.confidence(at + 1)));
-    if (tree.confidence(at + 1) < exit_below) return made + 1;
+    if (tree.confidence(at + 1) < exit_below) co_return;
   }
-  return tree.size() - 1 - base;
 }
 
 }  // namespace detail
@@ -83,8 +82,8 @@ struct Chain {
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    detail::grow<mode>(drafter, round, length, tree, rng, exit_below);
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    return detail::grow<mode>(drafter, round, length, tree, rng, exit_below);
   }
 };
 

@@ -60,16 +60,16 @@ class CostAware {
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
     requires ProposalShape<S, D>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     CurveCostModel cost_model =
         budget_.begin(static_cast<std::int32_t>(round.committed.size()), std::max(2, nodes().least),
                       round.max_nodes, kind == ProposalKind::deterministic || round.params.greedy());
     tree.narrow(cost_model.limit());
-    if (cost_model.limit() < 2) return;
+    if (cost_model.limit() < 2) co_return;
     ProposeContext bounded = round;
     bounded.cost_model = &cost_model;
     bounded.max_nodes = cost_model.limit();
-    shape_.propose(drafter, bounded, tree, rng);
+    co_await specula::propose(shape_, drafter, bounded, tree, rng);
   }
 
   /// Learns from a round's result. Returns what the round cost, in the curves' unit.

@@ -41,12 +41,12 @@ struct DynamicTree {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {
       if (!detail::expands(drafter, round, work, level, drafted)) break;
-      detail::expand(drafter, round, tree, work, top_k, drafted);
+      co_await detail::expand(drafter, round, tree, work, top_k, drafted);
     }
     work.list_all();
     work.prune(std::min(total, tree.room()), round, tree.size());

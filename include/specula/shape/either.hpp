@@ -74,16 +74,16 @@ class Either {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::StackOf<2> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     copied_ = look_up(stack.template get<1>(), round, tree);
     for (std::int32_t i = 0; i < copied_; ++i) {
       const Copy& copy = chain_[static_cast<std::size_t>(i)];
       tree.copy(i, copy.token, copy.confidence);
     }
     drafted_ = {};
-    if (copied_ > 0 || !can_draft(stack.template get<0>(), round)) return;
+    if (copied_ > 0 || !can_draft(stack.template get<0>(), round)) co_return;
     const Usage before = stack.usage(0);
-    drafts_.propose(stack.template get<0>(), round, tree, rng);
+    co_await drafts_.propose(stack.template get<0>(), round, tree, rng);
     drafted_ = stack.usage(0) - before;
   }
 
@@ -151,7 +151,7 @@ class Either {
 
   /// The number of copies to propose, which chain_ begins with; 0: to draft instead.
   template <class D>
-  std::int32_t look_up(D& copier, const ProposeContext& round, const ProposalBuilder& tree) {
+  std::int32_t look_up(D& copier, const ProposeContext& round, ProposalBuilder& tree) {
     static_assert(std::is_same_v<decltype(copier.extend({}, {})), PointMasses>,
                   "Either: the stack's second drafter must copy, as MaxGram does");
     const CostCurve& costs = drafts_.budget().target_costs();
@@ -165,7 +165,7 @@ class Either {
     Token token = tree.root();
     for (std::int32_t i = 0; i < most && !(i > 0 && round.ends_text(token)); ++i) {
       const NodeId parent = i - 1;
-      const PointMasses rows = extend_checked(copier, tree, {&token, 1}, {&parent, 1});
+      const PointMasses rows = ask(copier, tree, {&token, 1}, {&parent, 1}).now();
       if ((token = rows.tokens[0]) == kNoToken) break;
       chain_.push_back({token, rows.confidence(0)});
       reach *= acceptance_.accept_probability(static_cast<double>(rows.confidence(0)));

@@ -41,15 +41,15 @@ struct Horizontal {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::StackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    grow<0>(stack, round, tree, rng);
+  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    return grow<0>(stack, round, tree, rng);
   }
 
  private:
   template <std::size_t i, class D, class C>
-  void grow(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, rng);
-    if constexpr (i + 1 < drafters) grow<i + 1>(stack, round, tree, rng);
+  Steps grow(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    co_await detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, rng);
+    if constexpr (i + 1 < drafters) co_await grow<i + 1>(stack, round, tree, rng);
   }
 };
 

@@ -43,16 +43,16 @@ struct SampledTree {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
-    if (!can_draft(drafter, round)) return;
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    if (!can_draft(drafter, round)) co_return;
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();
-      if (tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
+      if (tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) co_return;
       if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const LogitsView rows =
-          extend_checked(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
+          co_await ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         if (round.ends_text(tree, node)) continue;
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);

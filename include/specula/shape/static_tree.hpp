@@ -65,25 +65,25 @@ struct StaticTree {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (form.most_rank() >= tree.vocab())
       throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +
                                   " in a vocabulary of " + detail::number(tree.vocab()) + " tokens");
     work.clear();
     if constexpr (kind == ProposalKind::deterministic)
-      choose(drafter, round, tree);
+      return choose(drafter, round, tree);
     else
-      draw(drafter, round, tree, rng);
+      return draw(drafter, round, tree, rng);
   }
 
  private:
   template <class D>
-  void choose(D& drafter, const ProposeContext& round, ProposalBuilder& tree) {
+  Steps choose(D& drafter, const ProposeContext& round, ProposalBuilder& tree) {
     places.clear();
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
       if (!detail::expands(drafter, round, work, level, asked)) break;
-      detail::run_frontier(
+      co_await detail::run_frontier(
           drafter, round, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
             const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
             const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
@@ -105,8 +105,8 @@ struct StaticTree {
   }
 
   template <class D, class C>
-  void draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    if (!can_draft(drafter, round)) return;
+  Steps draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    if (!can_draft(drafter, round)) co_return;
     const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
     places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);
     places[0] = 0;
@@ -127,9 +127,9 @@ struct StaticTree {
       }
       if (work.frontier.empty() ||
           !round.call_pays(reach, static_cast<std::int32_t>(work.frontier.size()), fresh, tree.size()))
-        return;
+        co_return;
       if (level == 0) drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
-      const LogitsView rows = extend_checked(drafter, tree, work.tokens, work.parents);
+      const LogitsView rows = co_await ask(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {
         const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
         drafted[at(n)] = asked++;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 
 #include "specula/base/fields.hpp"
@@ -53,14 +54,14 @@ struct Vertical {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, nodes().most)) reserve();
     ProposeContext inner = round;
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
-      if (round.ends_text(tree, tree.size() - 1)) return;
-      if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) return;
-      hand_up<0>(stack, inner, tree, rng);
+      if (round.ends_text(tree, tree.size() - 1)) co_return;
+      if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) co_return;
+      co_await hand_up<0>(stack, inner, tree, rng);
     }
   }
 
@@ -70,16 +71,17 @@ struct Vertical {
  private:
   /// Appends one proposal of the i-th drafter.
   template <std::size_t i, class D, class C>
-  void hand_up(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  Steps hand_up(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if constexpr (i + 1 == drafters) {
-      detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
+      co_await detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
     } else {
       const NodeId base = tree.size() - 1;
-      draft_and_review([&] { hand_up<i + 1>(stack, round, tree, rng); },
-                       [&] {
-                         detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work,
-                                              work.counts[i]);
-                       });
+      // Reviewed all the same: see Cascade.
+      const std::exception_ptr failure =
+          co_await detail::Failure(hand_up<i + 1>(stack, round, tree, rng));
+      co_await detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work,
+                                    work.counts[i]);
+      if (failure) std::rethrow_exception(failure);
     }
   }
 };

@@ -22,6 +22,7 @@ namespace detail {
 class PathPasses {
  public:
   static constexpr const char* kName = "PathVerifier";
+  static constexpr bool kMerges = false;
 
   void reserve(std::int32_t vocab, std::int32_t max_nodes) {
     const auto nodes = static_cast<std::size_t>(max_nodes);

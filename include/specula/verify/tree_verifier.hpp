@@ -37,6 +37,8 @@ class TargetVerifier {
       "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
       "it is named below, and specula/policy/concepts.hpp lists them all");
 
+  static constexpr bool kMerges = RunsInBatch<M> && Pass::kMerges;
+
  public:
   /// Throws std::invalid_argument if `params` are out of range.
   TargetVerifier(M& target, R rule, SamplingParams params = {})
@@ -102,23 +104,53 @@ class TargetVerifier {
   /// pass, then the rule.
   template <class C>
   const VerifyResult& run_round(const TokenTree& tree, C& rng) {
+    prepare(tree);
+    return decide(tree, rng, [&] { return pass_.run(*target_, tree, usage_, wants_raw()); });
+  }
+
+  /// run_round() in halves, for a target whose passes somebody else runs, merged with those of other texts:
+  /// what the target is to run. Throws as run_round(). If the pass fails, there is nothing to repair.
+  PassRequest begin_round(const TokenTree& tree)
+    requires kMerges
+  {
+    prepare(tree);
+    target_->truncate(target_->size());  // a drafter that shares the KV cache may have left nodes in it
+    began_ = pass_clock(*target_);
+    return {target_->batch(), target_->slot(), tree.tokens(), tree.parents()};
+  }
+  /// The second half, given the rows. Throws as run_round().
+  template <class C>
+  const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng)
+    requires kMerges
+  {
+    usage_.seconds += pass_clock(*target_) - began_;
+    ++usage_.calls;
+    usage_.nodes += tree.size();
+    return decide(tree, rng, [&] { return rows; });
+  }
+
+ private:
+  bool wants_raw() const { return logprobs_ && !logprobs_->options().processed; }
+  void prepare(const TokenTree& tree) {
     if (logprobs_) logprobs_->clear();
-    const std::int32_t context = target_->size();
-    if (context != tree.origin())
+    if (target_->size() != tree.origin())
       throw std::logic_error(std::string(Pass::kName) + "::run_round: the proposal follows " +
                              std::to_string(tree.origin()) + " tokens, but the target holds " +
-                             std::to_string(context) +
+                             std::to_string(target_->size()) +
                              ": the drafter or another pipeline works in the same model, or it was "
                              "truncated by hand");
     if (!workspace_) reserve({.nodes = tree.capacity()});
+  }
+  template <class C, class Rows>
+  const VerifyResult& decide(const TokenTree& tree, C& rng, Rows run) {
+    const std::int32_t context = tree.origin();
     try {
-      const bool wants_raw = logprobs_ && !logprobs_->options().processed;
-      const LogitsView rows = pass_.run(*target_, tree, usage_, wants_raw);
+      const LogitsView rows = run();
       const TargetDistributions distributions(rows, params_, *workspace_);
       decide_checked(rule_, tree, distributions, rng, result_);
       expect_sound(tree);
       if (logprobs_) {
-        const LogitsView read = wants_raw ? pass_.raw_rows(*target_, rows) : rows;
+        const LogitsView read = wants_raw() ? pass_.raw_rows(*target_, rows) : rows;
         logprobs_->record(TargetDistributions(read, params_, *workspace_), read, tree, result_);
       }
       const PassWatch<M> watch(*target_, usage_.seconds);
@@ -131,7 +163,6 @@ class TargetVerifier {
     return result_;
   }
 
- private:
   /// Checks the result before the target and the text use it, since the rule may be the caller's own.
   void expect_sound(const TokenTree& tree) const {
     NodeId parent = kNoParent;
@@ -160,6 +191,7 @@ class TargetVerifier {
   VerifyResult result_;
   std::optional<LogprobRecorder> logprobs_;  // if requested
   Usage usage_;
+  double began_ = 0;  // pass_clock() at begin_round()
 };
 
 /// @cond
@@ -167,6 +199,7 @@ class TargetVerifier {
 /// Runs the whole tree at once.
 struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
+  static constexpr bool kMerges = true;  // somebody else may run the pass
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
   LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool) {

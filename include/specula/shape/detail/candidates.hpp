@@ -138,8 +138,8 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
 /// the frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a
 /// candidate or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
 template <class D, class Visit>
-void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-                  NodeId& drafted, Visit visit) {
+Steps run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+                   NodeId& drafted, Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
@@ -152,7 +152,7 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
     work.tokens.push_back(work[f].token);
     work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
   }
-  const LogitsView rows = extend_checked(drafter, tree, work.tokens, work.parents);
+  const LogitsView rows = co_await ask(drafter, tree, work.tokens, work.parents);
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
@@ -164,9 +164,9 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
 /// The same, adding the `top_k` likeliest tokens after each node as candidates; the `top_k` of them with the
 /// largest reach become the frontier, or are ended.
 template <class D>
-void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-            std::int32_t top_k, NodeId& drafted) {
-  run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
+Steps expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+             std::int32_t top_k, NodeId& drafted) {
+  co_await run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
       work.listed.push_back(work.add(top, parent, reach * round.accept_probability(top.prob)));

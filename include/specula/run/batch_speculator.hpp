@@ -1,0 +1,276 @@
+// Many texts at once: their rounds, with one pass of each model over all of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "specula/base/sampling_params.hpp"
+#include "specula/base/stats.hpp"
+#include "specula/distribution/random_source.hpp"
+#include "specula/model/batched.hpp"
+#include "specula/proposal/pass_request.hpp"
+#include "specula/run/generate.hpp"
+#include "specula/run/limits.hpp"
+#include "specula/verify/logprobs.hpp"
+
+namespace specula {
+
+using TextId = std::uint64_t;  ///< of a text in a batch: from 1 on, never used twice
+
+/// A text that is to be written.
+struct TextRequest {
+  std::vector<Token> prompt = {};
+  std::int32_t max_new_tokens = 256;    ///< see Limits
+  std::vector<Token> stop = {};         ///< see Limits
+  SamplingParams params = {};           ///< of this text
+  std::uint64_t seed = 0;               ///< of PhiloxRandom
+  std::uint32_t sequence = 0;           ///< likewise: samples of one prompt need one each
+  std::optional<LogprobOptions> logprobs = {};
+  /// As generate()'s, or empty: called by step() with the tokens of each round.
+  std::function<bool(Tokens)> sink = {};
+};
+
+/// A text that has ended.
+struct TextResult {
+  TextId id = 0;
+  std::vector<Token> tokens = {};      ///< emitted
+  FinishReason reason = FinishReason::cancelled;
+  std::exception_ptr failure = nullptr;  ///< what its rule, shape or sink threw, or a bad row; it ended this text alone
+  Stats stats = {};                      ///< of this text
+};
+
+/// Decodes many texts at once, which join, end and are cancelled at any round. `make(slot)` returns the
+/// Speculator of a slot, over SlotOf each model; `models` are the models, the target last. A round of all has
+/// one pass of a draft for as long as any text waits for one, then one of the target. Models of a Speculator
+/// that are no slots run in its own calls, unmerged, and so does a shape whose propose() is no coroutine.
+///
+///   specula::BatchSpeculator batch{8, [&](std::int32_t slot) {
+///     return specula::Speculator{specula::TreeVerifier{targets[slot], specula::Sampling{}},
+///                                specula::ModelDrafter{drafts[slot]}, specula::Chain<>{.length = 2}};
+///   }, draft, target};
+///   batch.join({.prompt = prompt});
+///   while (!batch.empty())
+///     for (const specula::TextResult& text : batch.step()) ...
+///
+/// With a shape that depends on nothing but its own text, and models that are BatchInvariant, a text is
+/// bitwise what it is alone, under every rule.
+template <class Make, BatchedLanguageModel... Models>
+class BatchSpeculator {
+  static_assert(sizeof...(Models) > 0, "BatchSpeculator: it needs the models, the target last");
+
+ public:
+  using Run = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the Speculator of a slot
+
+  /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make` throws.
+  BatchSpeculator(std::int32_t slots, Make make, Models&... models) : models_(models...) {
+    (expect_slots(slots, models), ...);
+    for (std::int32_t slot = 0; slot < slots; ++slot)
+      texts_.push_back(std::unique_ptr<Text>(new Text(make, slot)));
+  }
+
+  /// Queues a text, which begins in the next step() that has a free slot. Throws std::invalid_argument for
+  /// limits or parameters out of range; a prompt that does not fit is that text's failure.
+  TextId join(TextRequest request) {
+    validate(request.params);
+    validate(Limits{request.max_new_tokens, request.stop}, std::get<0>(models_).vocab_size());
+    queue_.push_back({++last_id_, std::move(request)});
+    return last_id_;
+  }
+  /// Ends a text, also while it is queued; the next step() returns it. False if there is none. Must not be
+  /// called by a sink, which returns false instead.
+  bool cancel(TextId id) {
+    for (auto queued = queue_.begin(); queued != queue_.end(); ++queued)
+      if (queued->first == id) {
+        ended_.push_back({.id = id});
+        queue_.erase(queued);
+        return true;
+      }
+    for (auto& text : texts_)
+      if (id != 0 && text->id == id) {
+        text->out.reason = FinishReason::cancelled;
+        leave(*text, nullptr);
+        return true;
+      }
+    return false;
+  }
+  /// Whether no text is being written, waits, or has still to be returned.
+  bool empty() const { return running() == 0 && queue_.empty() && ended_.empty(); }
+  /// Texts that are being written.
+  std::int32_t running() const {
+    std::int32_t n = 0;
+    for (const auto& text : texts_) n += text->id != 0;
+    return n;
+  }
+  /// The tokens of a text that is being written, prompt included; empty if there is none.
+  Tokens text(TextId id) const {
+    for (const auto& text : texts_)
+      if (id != 0 && text->id == id) return text->run.text();
+    return {};
+  }
+  std::int64_t passes() const { return passes_; }  ///< of all models so far
+
+  /// A round of every text, but for those whose prompt is still being read. Returns the texts that have
+  /// ended, valid until the next call. Throws what a pass of the target throws: no text has changed then, and
+  /// the next step() repeats the round. A failed pass of a draft ends drafting in the texts that waited for
+  /// it, as in Speculator::step().
+  const std::vector<TextResult>& step() {
+    returned_.clear();
+    for (auto& text : texts_) {
+      if (!text->id && !queue_.empty()) enter(*text);
+      if (text->id && !text->in_round) begin(*text);
+    }
+    while (run_drafts(std::make_index_sequence<sizeof...(Models) - 1>())) {
+    }
+    try {
+      run_pass(std::get<sizeof...(Models) - 1>(models_));
+    } catch (...) {
+      for (auto& text : texts_)
+        if (text->in_round) text->run.abandon(), text->in_round = false;
+      throw;
+    }
+    for (auto& text : texts_)
+      if (text->in_round && !text->run.want()) end(*text);
+    std::swap(returned_, ended_);
+    return returned_;
+  }
+
+ private:
+  struct Text {
+    Text(Make& make, std::int32_t slot) : run(make(slot)) {}
+    Run run;
+    TextId id = 0;  // 0: the slot is free
+    bool in_round = false;
+    TextRequest request;
+    Generated out;
+    PhiloxRandom rng{0};
+  };
+
+  template <class M>
+  static void expect_slots(std::int32_t slots, const M& model) {
+    if (slots < 1 || model.slots() < slots)
+      throw std::invalid_argument("BatchSpeculator: " + std::to_string(slots) + " texts at once, and a model has " +
+                                  std::to_string(model.slots()) + " slots");
+  }
+
+  /// Calls f(); if that throws, the text ends with it.
+  template <class F>
+  void guarded(Text& text, F f) {
+    try {
+      f();
+    } catch (...) {
+      leave(text, std::current_exception());
+    }
+  }
+  void enter(Text& text) {
+    text.id = queue_.front().first;
+    text.request = std::move(queue_.front().second);
+    queue_.pop_front();
+    text.out = {};
+    text.rng = PhiloxRandom{text.request.seed, text.request.sequence};
+    text.run.reset_stats();
+    guarded(text, [&] {
+      auto& verifier = text.run.verifier();
+      verifier.set_params(text.request.params);
+      if (text.request.logprobs)
+        verifier.report_logprobs(*text.request.logprobs);
+      else
+        verifier.report_no_logprobs();
+      text.run.forget();
+      text.run.start(text.request.prompt);
+    });
+  }
+  void begin(Text& text) {
+    if (text.out.tokens >= text.request.max_new_tokens) return leave(text, nullptr);
+    if (text.run.room() < 1) {
+      text.out.reason = FinishReason::context_full;
+      return leave(text, nullptr);
+    }
+    guarded(text, [&] {
+      text.run.begin(text.rng, text.request.stop);
+      text.in_round = true;
+    });
+  }
+  void end(Text& text) {
+    guarded(text, [&] {
+      text.in_round = false;
+      const Limits limits{text.request.max_new_tokens, text.request.stop};
+      const auto sink = [&](Tokens fresh) { return !text.request.sink || text.request.sink(fresh); };
+      if (detail::emit(text.run, text.run.end(), limits, sink, text.out)) leave(text, nullptr);
+    });
+  }
+  void leave(Text& text, std::exception_ptr failure) {
+    if (text.in_round) text.run.abandon(), text.in_round = false;
+    const Tokens all = text.run.text();
+    const std::size_t from = std::min(text.request.prompt.size(), all.size());
+    const Tokens emitted = all.subspan(from, std::min(all.size() - from, static_cast<std::size_t>(text.out.tokens)));
+    ended_.push_back({text.id, {emitted.begin(), emitted.end()}, text.out.reason, std::move(failure), text.run.stats()});
+    text.run.forget();
+    text.id = 0;
+  }
+
+  template <std::size_t... i>
+  bool run_drafts(std::index_sequence<i...>) {
+    return (run_draft(std::get<i>(models_)) || ...);
+  }
+  template <class M>
+  bool run_draft(M& model) {
+    try {
+      return run_pass(model);
+    } catch (...) {
+      const std::exception_ptr failure = std::current_exception();
+      for (Text* text : waiting_) text->run.fail(failure);
+      return true;
+    }
+  }
+  /// One pass of a model over all texts that wait for it; false if no text gets rows. A text with more queued
+  /// tokens than a chunk only gets on with those.
+  template <class M>
+  bool run_pass(M& model) {
+    nodes_.clear(), waiting_.clear();
+    for (auto& text : texts_) {
+      const PassRequest* want = text->in_round ? text->run.want() : nullptr;
+      if (!want || want->batch != &model) continue;
+      waiting_.push_back(text.get());
+      nodes_.push_back({want->slot});
+      if (model.queued(want->slot) <= model.chunk())
+        nodes_.back().tokens = want->tokens, nodes_.back().parents = want->parents;
+    }
+    if (nodes_.empty()) return false;
+    const LogitsView rows = model.extend(nodes_);
+    ++passes_;
+    std::int32_t from = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const auto count = static_cast<std::int32_t>(nodes_[i].tokens.size());
+      if (count == 0) continue;
+      LogitsView own = rows;
+      own.data = rows.data + static_cast<std::ptrdiff_t>(from) * rows.stride;
+      own.rows = count;
+      from += count;
+      guarded(*waiting_[i], [&] { waiting_[i]->run.give(own); });
+    }
+    return from > 0;
+  }
+
+  std::tuple<Models&...> models_;
+  std::vector<std::unique_ptr<Text>> texts_;  // by slot
+  std::deque<std::pair<TextId, TextRequest>> queue_;
+  std::vector<SlotNodes> nodes_;  // of a pass
+  std::vector<Text*> waiting_;    // (nodes_) whose they are
+  std::vector<TextResult> ended_, returned_;
+  TextId last_id_ = 0;
+  std::int64_t passes_ = 0;
+};
+
+}  // namespace specula

@@ -1,0 +1,54 @@
+#include <doctest/doctest.h>
+
+#include <exception>
+#include <stdexcept>
+#include <vector>
+
+#include <specula/proposal/pass_request.hpp>
+#include <specula/proposal/proposal_builder.hpp>
+
+using namespace specula;
+
+namespace {
+
+Steps wait_for(ProposalBuilder& tree, const PassRequest& request, std::int32_t& rows) {
+  detail::PassWaiter pass(tree.waiter(), request);
+  const LogitsView given = co_await pass;
+  rows = given.rows;
+}
+
+}  // namespace
+
+TEST_CASE("a request waits at its place until it is given rows, fails, or is dropped") {
+  ProposalBuilder tree(3, 4, 0);
+  const std::vector<Token> tokens{1, 2};
+  const std::vector<NodeId> parents{kNoParent, 0};
+  std::int32_t rows = 0;
+  {
+    Steps steps = wait_for(tree, {&tree, 7, tokens, parents}, rows);
+    CHECK(tree.waiter() == nullptr);
+    REQUIRE_FALSE(steps.advance());
+    REQUIRE(tree.waiter() != nullptr);
+    CHECK(tree.waiter()->request().batch == &tree);
+    CHECK(tree.waiter()->request().slot == 7);
+    CHECK(tree.waiter()->request().tokens.data() == tokens.data());
+    CHECK(tree.waiter()->request().parents.size() == 2);
+    tree.waiter()->give({nullptr, 2, 3, 3});
+    CHECK(tree.waiter() == nullptr);
+    CHECK(steps.done());
+    CHECK(rows == 2);
+  }
+  {
+    Steps steps = wait_for(tree, {}, rows);
+    REQUIRE_FALSE(steps.advance());
+    tree.waiter()->fail(std::make_exception_ptr(std::runtime_error("no memory")));
+    CHECK(tree.waiter() == nullptr);
+    REQUIRE(steps.done());
+    CHECK_THROWS_WITH_AS(steps.rethrow(), "no memory", std::runtime_error);
+  }
+  {
+    Steps steps = wait_for(tree, {}, rows);
+    REQUIRE_FALSE(steps.advance());
+  }
+  CHECK(tree.waiter() == nullptr);
+}

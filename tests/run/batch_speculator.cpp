@@ -1,0 +1,374 @@
+// labels: optimised
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <specula/run/batch_speculator.hpp>
+#include <specula/specula.hpp>
+
+#include "toy_batch.hpp"
+
+using namespace specula;
+using specula_test::ToyBatch;
+using specula_test::ToyModel;
+
+namespace {
+
+constexpr std::int32_t kVocab = 5;
+
+/// Requests of different prompts, lengths, seeds and parameters.
+std::vector<TextRequest> requests(std::size_t count, float temperature) {
+  std::vector<TextRequest> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    TextRequest request;
+    for (std::size_t t = 0; t < 1 + 5 * i % 13; ++t) request.prompt.push_back(static_cast<Token>((i + 2 * t) % kVocab));
+    request.max_new_tokens = static_cast<std::int32_t>(3 + 7 * i % 23);
+    request.params.temperature = i % 5 == 4 ? 0.7f * temperature : temperature;
+    request.seed = 100 + i;
+    request.sequence = static_cast<std::uint32_t>(i);
+    if (i % 3 == 1) request.stop = {static_cast<Token>(i % kVocab)};
+    if (i % 4 == 2) request.logprobs = LogprobOptions{};
+    all.push_back(request);
+  }
+  return all;
+}
+
+struct Text {
+  std::vector<Token> tokens;
+  FinishReason reason = FinishReason::cancelled;
+  std::int64_t rounds = 0, proposed = 0;
+  std::vector<std::int64_t> accepted;
+  bool operator==(const Text&) const = default;
+};
+Text text_of(const std::vector<Token>& tokens, FinishReason reason, const Stats& stats) {
+  return {tokens, reason, stats.rounds, stats.proposed, stats.accepted};
+}
+
+/// What a Speculator alone writes, over slot 0 of models of one text each.
+template <class Make>
+std::vector<Text> alone(const std::vector<TextRequest>& all, Make make) {
+  std::vector<Text> out;
+  for (const TextRequest& request : all) {
+    ToyBatch target(1, kVocab, 3), draft(1, kVocab, 4);
+    SlotOf<ToyBatch> t(target, 0), d(draft, 0);
+    auto run = make(t, d);
+    run.verifier().set_params(request.params);
+    PhiloxRandom rng{request.seed, request.sequence};
+    std::vector<Token> tokens;
+    const Generated end = run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng, [&](Tokens fresh) {
+      tokens.insert(tokens.end(), fresh.begin(), fresh.end());
+    });
+    out.push_back(text_of(tokens, end.reason, run.stats()));
+  }
+  return out;
+}
+
+struct Models {
+  explicit Models(std::int32_t slots, std::int32_t chunk = 1000) : target(slots, kVocab, 3, chunk), draft(slots, kVocab, 4, chunk) {
+    for (std::int32_t s = 0; s < slots; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
+  }
+  ToyBatch target, draft;
+  std::vector<SlotOf<ToyBatch>> targets, drafts;
+};
+
+/// All requests, of which two join every third step.
+template <class Make>
+std::vector<Text> together(const std::vector<TextRequest>& all, Models& models, Make make, std::int64_t* passes = nullptr,
+                           int* failures = nullptr) {
+  BatchSpeculator batch(
+      models.target.slots(),
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return make(models.targets[s], models.drafts[s]);
+      },
+      models.draft, models.target);
+  std::map<TextId, std::size_t> index;
+  std::vector<Text> out(all.size());
+  std::size_t next = 0;
+  for (int step = 0; next < all.size() || !batch.empty(); ++step) {
+    if (step % 3 == 0)
+      for (int i = 0; i < 2 && next < all.size(); ++i, ++next) index[batch.join(all[next])] = next;
+    try {
+      for (const TextResult& text : batch.step()) {
+        CHECK(!text.failure);
+        out[index.at(text.id)] = text_of(text.tokens, text.reason, text.stats);
+      }
+    } catch (const std::runtime_error&) {
+      if (!failures) throw;
+      ++*failures;
+    }
+  }
+  if (passes) *passes = batch.passes();
+  return out;
+}
+
+/// For any number of texts at once, every text is bitwise what it is alone, and so are its statistics.
+template <class Make>
+void same_texts(float temperature, Make make) {
+  const std::vector<TextRequest> all = requests(12, temperature);
+  const std::vector<Text> want = alone(all, make);
+  for (const std::int32_t slots : {1, 2, 3, 8})
+    for (const std::int32_t chunk : {1000, 3}) {
+      CAPTURE(slots);
+      CAPTURE(chunk);
+      Models models(slots, chunk);
+      CHECK(together(all, models, make) == want);
+    }
+}
+
+template <class Rule, class Shape>
+auto pipeline(Rule rule, Shape shape) {
+  return [=](auto& target, auto& draft) {
+    return Speculator{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
+  };
+}
+template <class Shape>
+struct PlainOf {  // a propose() that is no coroutine, around one that is
+  static constexpr ProposalKind kind = Shape::kind;
+  Shape shape;
+  NodeCounts nodes() const { return shape.nodes(); }
+  void reserve(const Sizes& sizes) {
+    if constexpr (Reserves<Shape>) shape.reserve(sizes);
+  }
+  template <Drafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    specula::propose(shape, drafter, round, tree, rng).run();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("texts in a batch are those alone: chains, chosen, drawn and with shared noise") {
+  same_texts(0, pipeline(Sampling{}, Chain<>{.length = 4}));
+  same_texts(0.8f, pipeline(Sampling{}, Chain<Draw::sampled>{.length = 4}));
+  same_texts(0.8f, pipeline(Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.3f}));
+  same_texts(0.8f, pipeline(GumbelCoupling{}, Chain<Draw::shared>{.length = 4}));
+  same_texts(0, pipeline(Sampling{}, Chain<>{.length = 0}));
+}
+TEST_CASE("texts in a batch are those alone: trees") {
+  same_texts(0, pipeline(Sampling{}, Cape{.length = 3, .budget = 7}));
+  same_texts(0.8f, pipeline(Sampling{}, Beam{.width = 2, .length = 3}));
+  same_texts(0.8f, pipeline(SampleAndMatch{}, DynamicTree{.top_k = 2, .expansions = 2, .total = 5}));
+  same_texts(0.8f, pipeline(Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}}}));
+  same_texts(0.8f, pipeline(Sampling{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2}}));
+  same_texts(0.8f, pipeline(Sampling{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}}));
+}
+TEST_CASE("texts in a batch are those alone: costs that are given, and what a text learns") {
+  const CostCurve target({1, 1.2, 1.4, 1.6, 1.8, 2}), draft({0.1});
+  same_texts(0, [&](auto& t, auto& d) {
+    CostAware shape{Chain<>{.length = 4}, target, draft};
+    shape.carry(false);
+    return Speculator{TreeVerifier{t, Sampling{}}, ModelDrafter{d}, shape};
+  });
+  same_texts(0.8f, pipeline(Sampling{}, AdaptiveChain<HeuristicEnd, Draw::sampled>{.carry = false}));
+}
+TEST_CASE("texts in a batch are those alone: a shape that is no coroutine runs unmerged") {
+  same_texts(0.8f, pipeline(Sampling{}, PlainOf<Chain<Draw::sampled>>{{.length = 3}}));
+  const std::vector<TextRequest> all = requests(12, 0);
+  Models merged(4), apart(4);
+  std::int64_t passes = 0;
+  together(all, merged, pipeline(Sampling{}, Chain<>{.length = 3}));
+  together(all, apart, pipeline(Sampling{}, PlainOf<Chain<>>{{.length = 3}}), &passes);
+  CHECK(2 * merged.draft.passes < apart.draft.passes);
+  CHECK(merged.target.passes == apart.target.passes);
+  CHECK(passes == apart.target.passes);
+}
+TEST_CASE("texts in a batch are those alone: cascades of two batched drafts") {
+  const std::vector<TextRequest> all = requests(8, 0.8f);
+  const auto want = [&](auto shape) {
+    std::vector<Text> out;
+    for (const TextRequest& request : all) {
+      ToyBatch target(1, kVocab, 3), better(1, kVocab, 4), worse(1, kVocab, 5);
+      SlotOf<ToyBatch> t(target, 0), b(better, 0), w(worse, 0);
+      Speculator run{TreeVerifier{t, Sampling{}, request.params}, Stack{ModelDrafter{b}, ModelDrafter{w}}, shape};
+      PhiloxRandom rng{request.seed, request.sequence};
+      std::vector<Token> tokens;
+      const Generated end = run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng, [&](Tokens fresh) {
+        tokens.insert(tokens.end(), fresh.begin(), fresh.end());
+      });
+      out.push_back(text_of(tokens, end.reason, run.stats()));
+    }
+    return out;
+  };
+  const auto have = [&](auto shape) {
+    ToyBatch target(4, kVocab, 3, 3), better(4, kVocab, 4, 3), worse(4, kVocab, 5, 3);
+    std::vector<SlotOf<ToyBatch>> t, b, w;
+    for (std::int32_t s = 0; s < 4; ++s) t.emplace_back(target, s), b.emplace_back(better, s), w.emplace_back(worse, s);
+    BatchSpeculator batch(
+        4,
+        [&](std::int32_t slot) {
+          const auto s = static_cast<std::size_t>(slot);
+          return Speculator{TreeVerifier{t[s], Sampling{}}, Stack{ModelDrafter{b[s]}, ModelDrafter{w[s]}}, shape};
+        },
+        worse, better, target);
+    for (const TextRequest& request : all) batch.join(request);
+    std::vector<Text> out(all.size());
+    while (!batch.empty())
+      for (const TextResult& text : batch.step())
+        out[static_cast<std::size_t>(text.id - 1)] = text_of(text.tokens, text.reason, text.stats);
+    return out;
+  };
+  const auto same = [&](auto shape) { CHECK(have(shape) == want(shape)); };
+  same(Cascade<2, Draw::sampled>{.limits = {{{3, 2}, {0, 2}}}, .lenience = 2});
+  same(Vertical<2, Draw::sampled>{.reviews = 2, .length = 2});
+  same(Horizontal<2>{.counts = {2, 2}});
+}
+
+TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes on") {
+  const std::vector<TextRequest> all = requests(6, 0.8f);
+  const auto make = pipeline(Sampling{}, Chain<Draw::sampled>{.length = 2});
+  const std::vector<Text> want = alone(all, make);
+  for (int call = 1; call <= 30; ++call) {
+    CAPTURE(call);
+    Models models(3, 2);
+    models.target.throw_pass = call;
+    int failures = 0;
+    const std::vector<Text> have = together(all, models, make, nullptr, &failures);
+    CHECK(failures == (call <= models.target.passes ? 1 : 0));
+    for (std::size_t i = 0; i < all.size(); ++i) CHECK(have[i].tokens == want[i].tokens);
+  }
+  // Of a draft: drafting ends in the texts that waited, as it does alone; at temperature 0 the texts are the same.
+  const std::vector<TextRequest> greedy = requests(6, 0);
+  const auto chosen = pipeline(Sampling{}, Chain<>{.length = 2});
+  const std::vector<Text> chosen_alone = alone(greedy, chosen);
+  for (int call = 1; call <= 30; ++call) {
+    Models models(3, 2);
+    models.draft.throw_pass = call;
+    const std::vector<Text> have = together(greedy, models, chosen);
+    for (std::size_t i = 0; i < all.size(); ++i) CHECK(have[i].tokens == chosen_alone[i].tokens);
+  }
+}
+
+TEST_CASE("a fault ends its text alone: a bad row, a rule, a sink; the others are as without it") {
+  std::vector<TextRequest> all = requests(6, 0.8f);
+  const auto make = pipeline(Sampling{}, Chain<Draw::sampled>{.length = 2});
+  const std::vector<Text> want = alone(all, make);
+  const auto run = [&](Models& models) {
+    BatchSpeculator batch(
+        3,
+        [&](std::int32_t slot) {
+          const auto s = static_cast<std::size_t>(slot);
+          return make(models.targets[s], models.drafts[s]);
+        },
+        models.draft, models.target);
+    for (const TextRequest& request : all) batch.join(request);
+    std::vector<std::string> failures(all.size());
+    while (!batch.empty())
+      for (const TextResult& text : batch.step()) {
+        const auto i = static_cast<std::size_t>(text.id - 1);
+        if (!text.failure) {
+          CHECK(text_of(text.tokens, text.reason, text.stats) == want[i]);
+          continue;
+        }
+        try {
+          std::rethrow_exception(text.failure);
+        } catch (const std::exception& e) {
+          failures[i] = e.what();
+        }
+        CHECK(text.tokens.size() < want[i].tokens.size());
+        CHECK(std::equal(text.tokens.begin(), text.tokens.end(), want[i].tokens.begin()));
+      }
+    return failures;
+  };
+  {
+    Models models(3);
+    models.target.poison_pass = 2;
+    models.target.poison_slot = 1;
+    const auto failures = run(models);
+    CHECK(std::count(failures.begin(), failures.end(), "") == 5);
+    CHECK(failures[1].find("NaN") != std::string::npos);
+  }
+  {
+    Models models(3);
+    int calls = 0;
+    all[0].sink = [&](Tokens) -> bool { return ++calls == 2 ? throw std::runtime_error("no disk") : true; };
+    const auto failures = run(models);
+    CHECK(failures[0] == "no disk");
+    CHECK(std::count(failures.begin(), failures.end(), "") == 5);
+    all[0].sink = nullptr;
+  }
+}
+
+TEST_CASE("join, cancel at any step, and what is refused") {
+  const auto make = pipeline(Sampling{}, Chain<>{.length = 2});
+  const std::vector<TextRequest> all = requests(5, 0);
+  const std::vector<Text> want = alone(all, make);
+  for (int at = 0; at < 6; ++at) {
+    Models models(2, 2);
+    BatchSpeculator batch(
+        2,
+        [&](std::int32_t slot) {
+          const auto s = static_cast<std::size_t>(slot);
+          return make(models.targets[s], models.drafts[s]);
+        },
+        models.draft, models.target);
+    CHECK(batch.empty());
+    for (const TextRequest& request : all) batch.join(request);
+    std::size_t ended = 0;
+    for (int step = 0; !batch.empty(); ++step) {
+      if (step == at)
+        for (const TextId id : {TextId{2}, TextId{5}}) CHECK(batch.cancel(id));
+      for (const TextResult& text : batch.step()) {
+        ++ended;
+        const Text& whole = want[static_cast<std::size_t>(text.id - 1)];
+        const bool cancelled = text.id == 2 || text.id == 5;
+        if (cancelled) {
+          CHECK(text.reason == FinishReason::cancelled);
+          CHECK(text.tokens.size() <= whole.tokens.size());
+          CHECK(std::equal(text.tokens.begin(), text.tokens.end(), whole.tokens.begin()));
+        } else {
+          CHECK(text.tokens == whole.tokens);
+        }
+      }
+      CHECK(batch.running() <= 2);
+    }
+    CHECK(ended == all.size());
+    CHECK_FALSE(batch.cancel(1));
+    CHECK_FALSE(batch.cancel(0));
+    TextRequest hot;
+    hot.params.temperature = -1;
+    CHECK_THROWS_AS(batch.join(hot), std::invalid_argument);
+    TextRequest stops;
+    stops.stop = {kVocab};
+    CHECK_THROWS_AS(batch.join(stops), std::invalid_argument);
+    batch.join({});  // an empty prompt is its own failure
+    const auto& ends = batch.step();
+    REQUIRE(ends.size() == 1);
+    CHECK(ends.front().failure != nullptr);
+    CHECK(batch.empty());
+  }
+  Models models(2);
+  CHECK_THROWS_AS(BatchSpeculator(
+                      3, [&](std::int32_t slot) { return make(models.targets[static_cast<std::size_t>(slot)], models.drafts[0]); },
+                      models.draft, models.target),
+                  std::invalid_argument);
+}
+
+TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in their passes") {
+  Models models(2, 4);
+  const auto make = pipeline(Sampling{}, Chain<>{.length = 2});
+  BatchSpeculator batch(
+      2,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return make(models.targets[s], models.drafts[s]);
+      },
+      models.draft, models.target);
+  const TextId shorter = batch.join({.prompt = {1}, .max_new_tokens = 30, .params = {.temperature = 0}});
+  const TextId longer = batch.join({.prompt = std::vector<Token>(40, 2), .max_new_tokens = 5, .params = {.temperature = 0}});
+  std::size_t written = 0;
+  while (batch.text(longer).size() <= 40) {
+    CHECK(batch.step().empty());
+    CHECK(batch.text(shorter).size() > written);
+    written = batch.text(shorter).size();
+    if (written > 25) break;
+  }
+  CHECK(models.target.most_rows <= 4 + 3 + 3);
+  CHECK(written > 5);
+}

@@ -1,0 +1,117 @@
+// A toy model of many texts: a ToyModel for each slot.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <specula/model/batched.hpp>
+
+#include "toy_model.hpp"
+
+namespace specula_test {
+
+class ToyBatch {
+ public:
+  static constexpr bool kBatchInvariant = true;
+
+  ToyBatch(std::int32_t slots, std::int32_t tokens, std::uint64_t seed, std::int32_t chunk = 1000,
+           std::int32_t capacity = 64)
+      : chunk_(chunk) {
+    for (std::int32_t i = 0; i < slots; ++i) texts_.emplace_back(tokens, seed, 2.0f, capacity);
+    queues_.resize(texts_.size());
+    seconds_.resize(texts_.size());
+  }
+  std::int32_t vocab_size() const { return texts_.front().vocab_size(); }
+  std::int32_t slots() const { return static_cast<std::int32_t>(texts_.size()); }
+  std::int32_t size(std::int32_t slot) const { return at(slot).size() + queued(slot); }
+  std::int32_t capacity(std::int32_t slot) const { return at(slot).capacity(); }
+  std::int32_t queued(std::int32_t slot) const { return static_cast<std::int32_t>(queue(slot).size()); }
+  std::int32_t chunk() const { return chunk_; }
+  std::uint64_t change_count(std::int32_t slot) const { return at(slot).change_count() + changes_; }
+  double pass_seconds(std::int32_t slot) const { return seconds_[static_cast<std::size_t>(slot)]; }
+
+  void append(std::int32_t slot, Tokens tokens) {
+    at(slot).truncate(at(slot).size());
+    if (size(slot) + static_cast<std::int32_t>(tokens.size()) > capacity(slot))
+      throw std::invalid_argument("context full");
+    queue(slot).insert(queue(slot).end(), tokens.begin(), tokens.end());
+  }
+  LogitsView extend(std::span<const specula::SlotNodes> nodes) {
+    ++passes;
+    std::set<std::int32_t> named;
+    std::vector<float> rows;
+    std::int32_t count = 0, ran = 0;
+    for (const specula::SlotNodes& own : nodes) {
+      if (!named.insert(own.slot).second) throw std::invalid_argument("a slot twice in a pass");
+      ran += run(own);
+      if (own.tokens.empty()) continue;
+      const LogitsView view = at(own.slot).extend(own.tokens, own.parents);
+      for (std::int32_t i = 0; i < view.rows; ++i) rows.insert(rows.end(), view.row(i).begin(), view.row(i).end());
+      count += view.rows;
+    }
+    most_rows = std::max(most_rows, count + ran);
+    if (throw_pass == passes) {
+      for (const specula::SlotNodes& own : nodes) at(own.slot).truncate(at(own.slot).size());
+      throw std::runtime_error("the pass failed");
+    }
+    if (poison_slot >= 0 && poison_pass == passes) poison(nodes, rows);
+    for (const specula::SlotNodes& own : nodes)
+      seconds_[static_cast<std::size_t>(own.slot)] += static_cast<double>(own.tokens.size());
+    rows_.swap(rows);
+    return {rows_.data(), count, vocab_size(), vocab_size()};
+  }
+  void commit(std::int32_t slot, Nodes path) { at(slot).commit(path); }
+  void truncate(std::int32_t slot, std::int32_t n) {
+    if (n < at(slot).size()) {
+      at(slot).truncate(n);
+      queue(slot).clear();
+    } else {
+      at(slot).truncate(at(slot).size());
+      queue(slot).resize(static_cast<std::size_t>(n - at(slot).size()));
+    }
+  }
+  const ToyModel& at(std::int32_t slot) const { return texts_.at(static_cast<std::size_t>(slot)); }
+
+  std::int64_t passes = 0, throw_pass = -1;  // extend() calls; the one, from 1, that throws
+  std::int64_t poison_pass = -1;             // the one with a NaN in the last row
+  std::int32_t poison_slot = -1;             // of this slot
+  std::int32_t most_rows = 0;                // tokens and nodes in a pass
+
+ private:
+  ToyModel& at(std::int32_t slot) { return texts_.at(static_cast<std::size_t>(slot)); }
+  std::vector<Token>& queue(std::int32_t slot) { return queues_.at(static_cast<std::size_t>(slot)); }
+  const std::vector<Token>& queue(std::int32_t slot) const { return queues_.at(static_cast<std::size_t>(slot)); }
+
+  /// The queued tokens of a slot, or a chunk of them.
+  std::int32_t run(const specula::SlotNodes& own) {
+    std::vector<Token>& waiting = queue(own.slot);
+    const std::int32_t count = own.tokens.empty() ? std::min(chunk_, queued(own.slot)) : queued(own.slot);
+    if (count == 0) return 0;
+    at(own.slot).append(Tokens(waiting).first(static_cast<std::size_t>(count)));
+    waiting.erase(waiting.begin(), waiting.begin() + count);
+    return count;
+  }
+  void poison(std::span<const specula::SlotNodes> nodes, std::vector<float>& rows) {
+    std::size_t end = 0;
+    for (const specula::SlotNodes& own : nodes) {
+      end += own.tokens.size() * static_cast<std::size_t>(vocab_size());
+      if (own.slot == poison_slot && !own.tokens.empty()) rows[end - 1] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  std::vector<ToyModel> texts_;
+  std::vector<std::vector<Token>> queues_;
+  std::vector<double> seconds_;
+  std::vector<float> rows_;
+  std::int32_t chunk_;
+  std::uint64_t changes_ = 0;
+};
+static_assert(specula::BatchInvariant<ToyBatch>);
+static_assert(specula::RunsInBatch<specula::SlotOf<ToyBatch>>);
+
+}  // namespace specula_test
