@@ -1,14 +1,15 @@
-// labels: optimised
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <specula/any.hpp>
 #include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
@@ -27,7 +28,8 @@ std::vector<TextRequest> requests(std::size_t count, float temperature) {
   std::vector<TextRequest> all;
   for (std::size_t i = 0; i < count; ++i) {
     TextRequest request;
-    for (std::size_t t = 0; t < 1 + 5 * i % 13; ++t) request.prompt.push_back(static_cast<Token>((i + 2 * t) % kVocab));
+    for (std::size_t t = 0; t < 1 + 5 * i % 13; ++t)
+      request.prompt.push_back(static_cast<Token>((i + 2 * t) % kVocab));
     request.max_new_tokens = static_cast<std::int32_t>(3 + 7 * i % 23);
     request.params.temperature = i % 5 == 4 ? 0.7f * temperature : temperature;
     request.seed = 100 + i;
@@ -50,7 +52,19 @@ Text text_of(const std::vector<Token>& tokens, FinishReason reason, const Stats&
   return {tokens, reason, stats.rounds, stats.proposed, stats.accepted};
 }
 
-/// What a Speculator alone writes, over slot 0 of models of one text each.
+/// What a Speculator alone writes.
+template <class Run>
+Text write_alone(Run& run, const TextRequest& request) {
+  run.verifier().set_params(request.params);
+  run.forget();
+  run.reset_stats();
+  PhiloxRandom rng{request.seed, request.sequence};
+  std::vector<Token> tokens;
+  const Generated end =
+      run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng,
+                   [&](Tokens fresh) { tokens.insert(tokens.end(), fresh.begin(), fresh.end()); });
+  return text_of(tokens, end.reason, run.stats());
+}
 template <class Make>
 std::vector<Text> alone(const std::vector<TextRequest>& all, Make make) {
   std::vector<Text> out;
@@ -58,19 +72,14 @@ std::vector<Text> alone(const std::vector<TextRequest>& all, Make make) {
     ToyBatch target(1, kVocab, 3), draft(1, kVocab, 4);
     SlotOf<ToyBatch> t(target, 0), d(draft, 0);
     auto run = make(t, d);
-    run.verifier().set_params(request.params);
-    PhiloxRandom rng{request.seed, request.sequence};
-    std::vector<Token> tokens;
-    const Generated end = run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng, [&](Tokens fresh) {
-      tokens.insert(tokens.end(), fresh.begin(), fresh.end());
-    });
-    out.push_back(text_of(tokens, end.reason, run.stats()));
+    out.push_back(write_alone(run, request));
   }
   return out;
 }
 
 struct Models {
-  explicit Models(std::int32_t slots, std::int32_t chunk = 1000) : target(slots, kVocab, 3, chunk), draft(slots, kVocab, 4, chunk) {
+  explicit Models(std::int32_t slots, std::int32_t chunk = 1000)
+      : target(slots, kVocab, 3, chunk), draft(slots, kVocab, 4, chunk) {
     for (std::int32_t s = 0; s < slots; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
   }
   ToyBatch target, draft;
@@ -79,8 +88,8 @@ struct Models {
 
 /// All requests, of which two join every third step.
 template <class Make>
-std::vector<Text> together(const std::vector<TextRequest>& all, Models& models, Make make, std::int64_t* passes = nullptr,
-                           int* failures = nullptr) {
+std::vector<Text> together(const std::vector<TextRequest>& all, Models& models, Make make,
+                           std::int64_t* passes = nullptr, int* failures = nullptr) {
   BatchSpeculator batch(
       models.target.slots(),
       [&](std::int32_t slot) {
@@ -122,11 +131,20 @@ void same_texts(float temperature, Make make) {
     }
 }
 
-template <class Rule, class Shape>
-auto pipeline(Rule rule, Shape shape) {
-  return [=](auto& target, auto& draft) {
-    return Speculator{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
-  };
+/// A pipeline over slots; rule and shape are erased, so that the compiler sees one for each kind of draws.
+template <ProposalKind kind>
+struct Pipe {
+  using Draft = ModelDrafter<SlotOf<ToyBatch>>;
+  RuleName rule;
+  std::function<AnyShape<Draft, kind>()> shape;
+
+  auto operator()(SlotOf<ToyBatch>& target, SlotOf<ToyBatch>& draft) const {
+    return Speculator{TreeVerifier{target, AnyRule<kind>(rule)}, Draft{draft}, shape()};
+  }
+};
+template <class Shape>
+Pipe<Shape::kind> pipeline(RuleName rule, Shape shape) {
+  return {rule, [=] { return AnyShape<typename Pipe<Shape::kind>::Draft, Shape::kind>(shape); }};
 }
 template <class Shape>
 struct PlainOf {  // a propose() that is no coroutine, around one that is
@@ -145,84 +163,79 @@ struct PlainOf {  // a propose() that is no coroutine, around one that is
 }  // namespace
 
 TEST_CASE("texts in a batch are those alone: chains, chosen, drawn and with shared noise") {
-  same_texts(0, pipeline(Sampling{}, Chain<>{.length = 4}));
-  same_texts(0.8f, pipeline(Sampling{}, Chain<Draw::sampled>{.length = 4}));
-  same_texts(0.8f, pipeline(Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.3f}));
-  same_texts(0.8f, pipeline(GumbelCoupling{}, Chain<Draw::shared>{.length = 4}));
-  same_texts(0, pipeline(Sampling{}, Chain<>{.length = 0}));
+  same_texts(0, pipeline(RuleName::sampling, Chain<>{.length = 4}));
+  same_texts(0.8f, pipeline(RuleName::sampling, Chain<Draw::sampled>{.length = 4}));
+  same_texts(0.8f, pipeline(RuleName::token, Chain<Draw::sampled>{.length = 3, .exit_below = 0.3f}));
+  same_texts(0.8f, pipeline(RuleName::gumbel, Chain<Draw::shared>{.length = 4}));
+  same_texts(0, pipeline(RuleName::sampling, Chain<>{.length = 0}));
 }
 TEST_CASE("texts in a batch are those alone: trees") {
-  same_texts(0, pipeline(Sampling{}, Cape{.length = 3, .budget = 7}));
-  same_texts(0.8f, pipeline(Sampling{}, Beam{.width = 2, .length = 3}));
-  same_texts(0.8f, pipeline(SampleAndMatch{}, DynamicTree{.top_k = 2, .expansions = 2, .total = 5}));
-  same_texts(0.8f, pipeline(Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}}}));
-  same_texts(0.8f, pipeline(Sampling{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2}}));
-  same_texts(0.8f, pipeline(Sampling{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}}));
+  same_texts(0, pipeline(RuleName::sampling, Cape{.length = 3, .budget = 7}));
+  same_texts(0.8f, pipeline(RuleName::sampling, Beam{.width = 2, .length = 3}));
+  same_texts(0.8f, pipeline(RuleName::match, DynamicTree{.top_k = 2, .expansions = 2, .total = 5}));
+  same_texts(0.8f, pipeline(RuleName::sampling, StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}}}));
+  same_texts(0.8f,
+             pipeline(RuleName::sampling, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2}}));
+  same_texts(0.8f, pipeline(RuleName::sampling, SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}}));
 }
 TEST_CASE("texts in a batch are those alone: costs that are given, and what a text learns") {
   const CostCurve target({1, 1.2, 1.4, 1.6, 1.8, 2}), draft({0.1});
-  same_texts(0, [&](auto& t, auto& d) {
-    CostAware shape{Chain<>{.length = 4}, target, draft};
-    shape.carry(false);
-    return Speculator{TreeVerifier{t, Sampling{}}, ModelDrafter{d}, shape};
-  });
-  same_texts(0.8f, pipeline(Sampling{}, AdaptiveChain<HeuristicEnd, Draw::sampled>{.carry = false}));
+  CostAware bounded{Chain<>{.length = 4}, target, draft};
+  bounded.carry(false);
+  same_texts(0, pipeline(RuleName::sampling, bounded));
+  same_texts(0.8f, pipeline(RuleName::sampling, AdaptiveChain<HeuristicEnd, Draw::sampled>{.carry = false}));
 }
 TEST_CASE("texts in a batch are those alone: a shape that is no coroutine runs unmerged") {
-  same_texts(0.8f, pipeline(Sampling{}, PlainOf<Chain<Draw::sampled>>{{.length = 3}}));
+  same_texts(0.8f, pipeline(RuleName::sampling, PlainOf<Chain<Draw::sampled>>{{.length = 3}}));
   const std::vector<TextRequest> all = requests(12, 0);
   Models merged(4), apart(4);
   std::int64_t passes = 0;
-  together(all, merged, pipeline(Sampling{}, Chain<>{.length = 3}));
-  together(all, apart, pipeline(Sampling{}, PlainOf<Chain<>>{{.length = 3}}), &passes);
+  together(all, merged, pipeline(RuleName::sampling, Chain<>{.length = 3}));
+  together(all, apart, pipeline(RuleName::sampling, PlainOf<Chain<>>{{.length = 3}}), &passes);
   CHECK(2 * merged.draft.passes < apart.draft.passes);
   CHECK(merged.target.passes == apart.target.passes);
   CHECK(passes == apart.target.passes);
 }
 TEST_CASE("texts in a batch are those alone: cascades of two batched drafts") {
+  using Draft = ModelDrafter<SlotOf<ToyBatch>>;
+  using Drafts = Stack<Draft, Draft>;
+  using Shape = AnyShape<Drafts, ProposalKind::sampled>;
+  using Slots = std::vector<SlotOf<ToyBatch>>;
   const std::vector<TextRequest> all = requests(8, 0.8f);
-  const auto want = [&](auto shape) {
-    std::vector<Text> out;
-    for (const TextRequest& request : all) {
-      ToyBatch target(1, kVocab, 3), better(1, kVocab, 4), worse(1, kVocab, 5);
-      SlotOf<ToyBatch> t(target, 0), b(better, 0), w(worse, 0);
-      Speculator run{TreeVerifier{t, Sampling{}, request.params}, Stack{ModelDrafter{b}, ModelDrafter{w}}, shape};
-      PhiloxRandom rng{request.seed, request.sequence};
-      std::vector<Token> tokens;
-      const Generated end = run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng, [&](Tokens fresh) {
-        tokens.insert(tokens.end(), fresh.begin(), fresh.end());
-      });
-      out.push_back(text_of(tokens, end.reason, run.stats()));
-    }
-    return out;
-  };
-  const auto have = [&](auto shape) {
-    ToyBatch target(4, kVocab, 3, 3), better(4, kVocab, 4, 3), worse(4, kVocab, 5, 3);
-    std::vector<SlotOf<ToyBatch>> t, b, w;
-    for (std::int32_t s = 0; s < 4; ++s) t.emplace_back(target, s), b.emplace_back(better, s), w.emplace_back(worse, s);
-    BatchSpeculator batch(
-        4,
-        [&](std::int32_t slot) {
-          const auto s = static_cast<std::size_t>(slot);
-          return Speculator{TreeVerifier{t[s], Sampling{}}, Stack{ModelDrafter{b[s]}, ModelDrafter{w[s]}}, shape};
-        },
-        worse, better, target);
-    for (const TextRequest& request : all) batch.join(request);
+  const auto write = [&](std::int32_t slots, const std::function<Shape()>& shape) {
+    ToyBatch target(slots, kVocab, 3, 3), better(slots, kVocab, 4, 3), worse(slots, kVocab, 5, 3);
+    Slots t, b, w;
+    for (std::int32_t s = 0; s < slots; ++s)
+      t.emplace_back(target, s), b.emplace_back(better, s), w.emplace_back(worse, s);
+    const auto make = [&](std::int32_t slot) {
+      const auto s = static_cast<std::size_t>(slot);
+      return Speculator{TreeVerifier{t[s], Rejection{}}, Drafts{Draft{b[s]}, Draft{w[s]}}, shape()};
+    };
     std::vector<Text> out(all.size());
+    if (slots == 1) {
+      auto run = make(0);
+      for (std::size_t i = 0; i < all.size(); ++i) out[i] = write_alone(run, all[i]);
+      return out;
+    }
+    BatchSpeculator batch(slots, make, worse, better, target);
+    for (const TextRequest& request : all) batch.join(request);
     while (!batch.empty())
       for (const TextResult& text : batch.step())
         out[static_cast<std::size_t>(text.id - 1)] = text_of(text.tokens, text.reason, text.stats);
     return out;
   };
-  const auto same = [&](auto shape) { CHECK(have(shape) == want(shape)); };
+  const auto same = [&](auto shape) {
+    const auto make = [=] { return Shape(shape); };
+    CHECK(write(4, make) == write(1, make));
+  };
   same(Cascade<2, Draw::sampled>{.limits = {{{3, 2}, {0, 2}}}, .lenience = 2});
   same(Vertical<2, Draw::sampled>{.reviews = 2, .length = 2});
-  same(Horizontal<2>{.counts = {2, 2}});
+  same(Horizontal<2, Draw::sampled>{.counts = {2, 2}});
 }
 
 TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes on") {
   const std::vector<TextRequest> all = requests(6, 0.8f);
-  const auto make = pipeline(Sampling{}, Chain<Draw::sampled>{.length = 2});
+  const auto make = pipeline(RuleName::sampling, Chain<Draw::sampled>{.length = 2});
   const std::vector<Text> want = alone(all, make);
   for (int call = 1; call <= 30; ++call) {
     CAPTURE(call);
@@ -233,9 +246,10 @@ TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes o
     CHECK(failures == (call <= models.target.passes ? 1 : 0));
     for (std::size_t i = 0; i < all.size(); ++i) CHECK(have[i].tokens == want[i].tokens);
   }
-  // Of a draft: drafting ends in the texts that waited, as it does alone; at temperature 0 the texts are the same.
+  // Of a draft: drafting ends in the texts that waited, as it does alone; at temperature 0 the texts are the
+  // same.
   const std::vector<TextRequest> greedy = requests(6, 0);
-  const auto chosen = pipeline(Sampling{}, Chain<>{.length = 2});
+  const auto chosen = pipeline(RuleName::sampling, Chain<>{.length = 2});
   const std::vector<Text> chosen_alone = alone(greedy, chosen);
   for (int call = 1; call <= 30; ++call) {
     Models models(3, 2);
@@ -247,7 +261,7 @@ TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes o
 
 TEST_CASE("a fault ends its text alone: a bad row, a rule, a sink; the others are as without it") {
   std::vector<TextRequest> all = requests(6, 0.8f);
-  const auto make = pipeline(Sampling{}, Chain<Draw::sampled>{.length = 2});
+  const auto make = pipeline(RuleName::sampling, Chain<Draw::sampled>{.length = 2});
   const std::vector<Text> want = alone(all, make);
   const auto run = [&](Models& models) {
     BatchSpeculator batch(
@@ -296,7 +310,7 @@ TEST_CASE("a fault ends its text alone: a bad row, a rule, a sink; the others ar
 }
 
 TEST_CASE("join, cancel at any step, and what is refused") {
-  const auto make = pipeline(Sampling{}, Chain<>{.length = 2});
+  const auto make = pipeline(RuleName::sampling, Chain<>{.length = 2});
   const std::vector<TextRequest> all = requests(5, 0);
   const std::vector<Text> want = alone(all, make);
   for (int at = 0; at < 6; ++at) {
@@ -345,14 +359,17 @@ TEST_CASE("join, cancel at any step, and what is refused") {
   }
   Models models(2);
   CHECK_THROWS_AS(BatchSpeculator(
-                      3, [&](std::int32_t slot) { return make(models.targets[static_cast<std::size_t>(slot)], models.drafts[0]); },
+                      3,
+                      [&](std::int32_t slot) {
+                        return make(models.targets[static_cast<std::size_t>(slot)], models.drafts[0]);
+                      },
                       models.draft, models.target),
                   std::invalid_argument);
 }
 
 TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in their passes") {
   Models models(2, 4);
-  const auto make = pipeline(Sampling{}, Chain<>{.length = 2});
+  const auto make = pipeline(RuleName::sampling, Chain<>{.length = 2});
   BatchSpeculator batch(
       2,
       [&](std::int32_t slot) {
@@ -361,7 +378,8 @@ TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in t
       },
       models.draft, models.target);
   const TextId shorter = batch.join({.prompt = {1}, .max_new_tokens = 30, .params = {.temperature = 0}});
-  const TextId longer = batch.join({.prompt = std::vector<Token>(40, 2), .max_new_tokens = 5, .params = {.temperature = 0}});
+  const TextId longer =
+      batch.join({.prompt = std::vector<Token>(40, 2), .max_new_tokens = 5, .params = {.temperature = 0}});
   std::size_t written = 0;
   while (batch.text(longer).size() <= 40) {
     CHECK(batch.step().empty());

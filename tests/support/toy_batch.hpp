@@ -51,7 +51,8 @@ class ToyBatch {
       ran += run(own);
       if (own.tokens.empty()) continue;
       const LogitsView view = at(own.slot).extend(own.tokens, own.parents);
-      for (std::int32_t i = 0; i < view.rows; ++i) rows.insert(rows.end(), view.row(i).begin(), view.row(i).end());
+      for (std::int32_t i = 0; i < view.rows; ++i)
+        rows.insert(rows.end(), view.row(i).begin(), view.row(i).end());
       count += view.rows;
     }
     most_rows = std::max(most_rows, count + ran);
@@ -85,7 +86,9 @@ class ToyBatch {
  private:
   ToyModel& at(std::int32_t slot) { return texts_.at(static_cast<std::size_t>(slot)); }
   std::vector<Token>& queue(std::int32_t slot) { return queues_.at(static_cast<std::size_t>(slot)); }
-  const std::vector<Token>& queue(std::int32_t slot) const { return queues_.at(static_cast<std::size_t>(slot)); }
+  const std::vector<Token>& queue(std::int32_t slot) const {
+    return queues_.at(static_cast<std::size_t>(slot));
+  }
 
   /// The queued tokens of a slot, or a chunk of them.
   std::int32_t run(const specula::SlotNodes& own) {
@@ -100,7 +103,8 @@ class ToyBatch {
     std::size_t end = 0;
     for (const specula::SlotNodes& own : nodes) {
       end += own.tokens.size() * static_cast<std::size_t>(vocab_size());
-      if (own.slot == poison_slot && !own.tokens.empty()) rows[end - 1] = std::numeric_limits<float>::quiet_NaN();
+      if (own.slot == poison_slot && !own.tokens.empty())
+        rows[end - 1] = std::numeric_limits<float>::quiet_NaN();
     }
   }
 

@@ -21,7 +21,7 @@ class AnyDrafter {
 
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return drafter_->capacity(); }      ///< tokens and nodes that it can hold
-  Usage usage() const noexcept { return drafter_->usage(); }                   ///< calls, nodes and seconds so far
+  Usage usage() const noexcept { return drafter_->usage(); }          ///< calls, nodes and seconds so far
   /// The drafter's, null if it names none; see NamesItsCache.
   const void* cache_id() const { return drafter_->cache_id(); }
   /// Allocates memory for a text with its proposal, if the drafter does.

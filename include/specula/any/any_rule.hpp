@@ -108,7 +108,7 @@ class AnyRule {
 
   /// As the chosen rule.
   void decide(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
-               VerifyResult& out) const {
+              VerifyResult& out) const {
     detail::verify_by(rule_, lenient_, tree, target, rng, out);
   }
 

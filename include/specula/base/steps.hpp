@@ -12,6 +12,14 @@
 
 #include "specula/base/compiler_options.hpp"
 
+// The return type of this library's coroutines. -fsanitize=function of clang 14, a part of its
+// undefined-behaviour sanitizer, cannot compile one that is a template.
+#if defined(__clang__) && __clang_major__ < 15
+#define SPECULA_STEPS [[clang::no_sanitize("function")]] ::specula::Steps
+#else
+#define SPECULA_STEPS ::specula::Steps
+#endif
+
 namespace specula {
 
 /// Memory of coroutine frames, which nest as calls do: a stack of blocks. Blocks are kept, and frames never
@@ -78,9 +86,10 @@ StepsArena& arena_of(A& first, Rest&... rest) {
   else if constexpr (sizeof...(Rest) > 0)
     return arena_of(rest...);
   else
-    static_assert(!sizeof(A),
-                  "a function that returns Steps needs a ProposalBuilder& among its parameters, which has the "
-                  "memory of its frame");
+    static_assert(
+        !sizeof(A),
+        "a function that returns Steps needs a ProposalBuilder& among its parameters, which has the "
+        "memory of its frame");
 }
 
 struct StepsPromise {
@@ -106,7 +115,7 @@ struct StepsPromise {
   struct Ended {
     bool await_ready() const noexcept { return false; }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<StepsPromise> ended) const noexcept {
-      if (const std::coroutine_handle<> caller = ended.promise().caller) return caller;
+      if (const std::coroutine_handle<> waiting = ended.promise().caller) return waiting;
       return std::noop_coroutine();
     }
     void await_resume() const noexcept {}
@@ -138,7 +147,8 @@ class [[nodiscard]] Steps {
   using promise_type = detail::StepsPromise;  ///< for the compiler
 
   Steps() = default;  ///< One that has ended.
-  Steps(Steps&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}  ///< Leaves one that has ended.
+  Steps(Steps&& other) noexcept
+      : frame_(std::exchange(other.frame_, nullptr)) {}  ///< Leaves one that has ended.
   /// Destroys what it was.
   Steps& operator=(Steps&& other) noexcept {
     Steps old(std::move(*this));

@@ -93,15 +93,11 @@ class ConditionedDrafter {
   /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
   LogitsView extend(Tokens tokens, Nodes parents) { return draft_.extend(tokens, parents); }
   /// extend() in halves; see MergesPasses.
-  PassRequest begin_pass(Tokens tokens, Nodes parents)
-    requires MergesPasses<ModelDrafter<D>>
-  {
+  PassRequest begin_pass(Tokens tokens, Nodes parents) requires MergesPasses<ModelDrafter<D>> {
     return draft_.begin_pass(tokens, parents);
   }
   /// The second half.
-  LogitsView end_pass(const LogitsView& rows)
-    requires MergesPasses<ModelDrafter<D>>
-  {
+  LogitsView end_pass(const LogitsView& rows) requires MergesPasses<ModelDrafter<D>> {
     return draft_.end_pass(rows);
   }
 
@@ -166,6 +162,7 @@ class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAcce
 };
 /// FeatureHead{draft, target}: references both models. Empties the draft.
 template <class D, class T>
-FeatureHead(D&&, T&&) -> FeatureHead<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
+FeatureHead(D&&, T&&)
+    -> FeatureHead<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 
 }  // namespace specula

@@ -61,10 +61,10 @@ class ModelDrafter {
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold
-  const Usage& usage() const noexcept { return usage_; }                     ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }            ///< calls, nodes and seconds so far
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
-  const Forward& forward() const { return forward_; }  ///< what runs the nodes
+  const Forward& forward() const { return forward_; }                 ///< what runs the nodes
   const void* cache_id() const { return detail::cache_of(*model_); }  ///< see NamesItsCache
 
   /// KV cache rollback: drops all nodes, and committed tokens from `n` on; all committed tokens if the model
@@ -146,17 +146,13 @@ class ModelDrafter {
   }
 
   /// extend() in halves; see MergesPasses.
-  PassRequest begin_pass(Tokens tokens, Nodes parents)
-    requires kMerges
-  {
+  PassRequest begin_pass(Tokens tokens, Nodes parents) requires kMerges {
     unfinished_ = true;
     began_ = detail::pass_clock(*model_);
     return asked_ = {model_->batch(), model_->slot(), tokens, parents};
   }
   /// The second half.
-  LogitsView end_pass(const LogitsView& rows)
-    requires kMerges
-  {
+  LogitsView end_pass(const LogitsView& rows) requires kMerges {
     usage_.seconds += detail::pass_clock(*model_) - began_;
     usage_.layers += static_cast<double>(asked_.tokens.size()) * detail::layers_of(*model_);
     ran(asked_.tokens, asked_.parents);
@@ -200,7 +196,7 @@ class ModelDrafter {
   std::vector<NodeId> path_;
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
-  bool unfinished_ = false;       // the last call threw
+  bool unfinished_ = false;                    // the last call threw
   std::optional<std::uint64_t> change_count_;  // the model's at the end of the last call, if it counts
   Usage usage_;
   PassRequest asked_;  // of begin_pass()

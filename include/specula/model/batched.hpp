@@ -55,8 +55,8 @@ class SlotOf {
  public:
   SlotOf(M& model, std::int32_t slot) : model_(&model), slot_(slot) {}  ///< Slot `slot` of `model`.
 
-  const void* batch() const { return model_; }  ///< the address of the model of many texts
-  std::int32_t slot() const { return slot_; }   ///< the text's place in it
+  const void* batch() const { return model_; }   ///< the address of the model of many texts
+  std::int32_t slot() const { return slot_; }    ///< the text's place in it
   const void* cache_id() const { return this; }  ///< see NamesItsCache
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }   ///< size V of the vocabulary
@@ -68,20 +68,14 @@ class SlotOf {
     const SlotNodes nodes{slot_, tokens, parents};
     return model_->extend(std::span(&nodes, 1));
   }
-  void commit(Nodes path) { model_->commit(slot_, path); }        ///< see LanguageModel
+  void commit(Nodes path) { model_->commit(slot_, path); }       ///< see LanguageModel
   void truncate(std::int32_t n) { model_->truncate(slot_, n); }  ///< see LanguageModel
   /// See CountsChanges: the slot's own.
-  std::uint64_t change_count() const
-    requires requires(const M& m) { m.change_count(0); }
-  {
-    return model_->change_count(slot_);
-  }
+  std::uint64_t change_count() const requires requires(const M& m) { m.change_count(0); }
+  { return model_->change_count(slot_); }
   /// See TimesItself: the text's share of the passes, by its part of their nodes.
-  double pass_seconds() const
-    requires requires(const M& m) { m.pass_seconds(0); }
-  {
-    return model_->pass_seconds(slot_);
-  }
+  double pass_seconds() const requires requires(const M& m) { m.pass_seconds(0); }
+  { return model_->pass_seconds(slot_); }
 
  private:
   M* model_;

@@ -24,7 +24,7 @@
 #include "specula/proposal/token_tree.hpp"
 
 // A macro: C++20's static_assert takes a literal only.
-#define SPECULA_ASK                                                                      \
+#define SPECULA_ASK                                                                        \
   "ask(...) has no rows yet: write `co_await ask(...)` in a function that returns Steps, " \
   "`ask(...).now()` in any other"
 
@@ -236,7 +236,8 @@ namespace detail {
 
 /// Calls a propose() that is no coroutine, in whose shape nothing waits.
 template <class S, class D, class C>
-Steps propose_alone(S& shape, D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+SPECULA_STEPS propose_alone(S& shape, D& drafter, const ProposeContext& round, ProposalBuilder& tree,
+                            C& rng) {
   class Alone {
    public:
     explicit Alone(ProposalBuilder& waiting) : tree_(waiting), waits_(waiting.waits_for_passes()) {

@@ -51,7 +51,7 @@ class ProposalBuilder : public TokenTree {
         lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
   ProposalBuilder(const ProposalBuilder&) = delete;  // its distributions point into its rows
   ProposalBuilder& operator=(const ProposalBuilder&) = delete;
-  ProposalBuilder(ProposalBuilder&&) = default;  ///< A moved-from tree is unspecified.
+  ProposalBuilder(ProposalBuilder&&) = default;            ///< A moved-from tree is unspecified.
   ProposalBuilder& operator=(ProposalBuilder&&) = delete;  // it would drop drawn tokens
 
   /// While a lock exists, reset() of its tree throws. The caller of a shape holds one, since a shape that

@@ -32,11 +32,11 @@ using TextId = std::uint64_t;  ///< of a text in a batch: from 1 on, never used 
 /// A text that is to be written.
 struct TextRequest {
   std::vector<Token> prompt = {};
-  std::int32_t max_new_tokens = 256;    ///< see Limits
-  std::vector<Token> stop = {};         ///< see Limits
-  SamplingParams params = {};           ///< of this text
-  std::uint64_t seed = 0;               ///< of PhiloxRandom
-  std::uint32_t sequence = 0;           ///< likewise: samples of one prompt need one each
+  std::int32_t max_new_tokens = 256;  ///< see Limits
+  std::vector<Token> stop = {};       ///< see Limits
+  SamplingParams params = {};         ///< of this text
+  std::uint64_t seed = 0;             ///< of PhiloxRandom
+  std::uint32_t sequence = 0;         ///< likewise: samples of one prompt need one each
   std::optional<LogprobOptions> logprobs = {};
   /// As generate()'s, or empty: called by step() with the tokens of each round.
   std::function<bool(Tokens)> sink = {};
@@ -45,10 +45,11 @@ struct TextRequest {
 /// A text that has ended.
 struct TextResult {
   TextId id = 0;
-  std::vector<Token> tokens = {};      ///< emitted
+  std::vector<Token> tokens = {};  ///< emitted
   FinishReason reason = FinishReason::cancelled;
-  std::exception_ptr failure = nullptr;  ///< what its rule, shape or sink threw, or a bad row; it ended this text alone
-  Stats stats = {};                      ///< of this text
+  std::exception_ptr failure =
+      nullptr;       ///< what its rule, shape or sink threw, or a bad row; it ended this text alone
+  Stats stats = {};  ///< of this text
 };
 
 /// Decodes many texts at once, which join, end and are cancelled at any round. `make(slot)` returns the
@@ -73,7 +74,8 @@ class BatchSpeculator {
  public:
   using Run = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the Speculator of a slot
 
-  /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make` throws.
+  /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make`
+  /// throws.
   BatchSpeculator(std::int32_t slots, Make make, Models&... models) : models_(models...) {
     (expect_slots(slots, models), ...);
     for (std::int32_t slot = 0; slot < slots; ++slot)
@@ -160,8 +162,9 @@ class BatchSpeculator {
   template <class M>
   static void expect_slots(std::int32_t slots, const M& model) {
     if (slots < 1 || model.slots() < slots)
-      throw std::invalid_argument("BatchSpeculator: " + std::to_string(slots) + " texts at once, and a model has " +
-                                  std::to_string(model.slots()) + " slots");
+      throw std::invalid_argument("BatchSpeculator: " + std::to_string(slots) +
+                                  " texts at once, and a model has " + std::to_string(model.slots()) +
+                                  " slots");
   }
 
   /// Calls f(); if that throws, the text ends with it.
@@ -214,8 +217,10 @@ class BatchSpeculator {
     if (text.in_round) text.run.abandon(), text.in_round = false;
     const Tokens all = text.run.text();
     const std::size_t from = std::min(text.request.prompt.size(), all.size());
-    const Tokens emitted = all.subspan(from, std::min(all.size() - from, static_cast<std::size_t>(text.out.tokens)));
-    ended_.push_back({text.id, {emitted.begin(), emitted.end()}, text.out.reason, std::move(failure), text.run.stats()});
+    const Tokens emitted =
+        all.subspan(from, std::min(all.size() - from, static_cast<std::size_t>(text.out.tokens)));
+    ended_.push_back(
+        {text.id, {emitted.begin(), emitted.end()}, text.out.reason, std::move(failure), text.run.stats()});
     text.run.forget();
     text.id = 0;
   }

@@ -147,9 +147,9 @@ class Speculator : public RunRecord {
   //
   // Models that are no slots of a batch (RunsInBatch) run within these calls, unmerged.
 
-  /// Begins a round, which references `rng` and `stop` until its end, and runs to its first pass. Throws, before
-  /// anything runs, as step() where that does so, and std::logic_error if a round waits. With `waits` false it
-  /// runs to its end.
+  /// Begins a round, which references `rng` and `stop` until its end, and runs to its first pass. Throws,
+  /// before anything runs, as step() where that does so, and std::logic_error if a round waits. With `waits`
+  /// false it runs to its end.
   template <class C>
   void begin(C& rng, Tokens stop = {}, bool waits = true) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
@@ -173,8 +173,9 @@ class Speculator : public RunRecord {
     const detail::Stopwatch watch(sums().round_seconds);
     waiter().give(rows);
   }
-  /// Answers want() where the pass failed. If it was a draft's, that ends drafting as in step(), and the round
-  /// goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no pass.
+  /// Answers want() where the pass failed. If it was a draft's, that ends drafting as in step(), and the
+  /// round goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no
+  /// pass.
   void fail(std::exception_ptr failure) { waiter().fail(std::move(failure)); }
   /// Ends the round: throws and returns as step(). Throws std::logic_error if it still waits for a pass.
   Tokens end() {
@@ -297,7 +298,7 @@ class Speculator : public RunRecord {
 
   /// A round; `tree` is builder(), which has the memory of the frame.
   template <class C>
-  Steps round(ProposalBuilder& tree, C& rng, Tokens stop) {
+  SPECULA_STEPS round(ProposalBuilder& tree, C& rng, Tokens stop) {
     const ChangeCountRecorder recorder(*this);
     Meter meter(*this);
     co_await propose(tree, rng, stop);
@@ -313,7 +314,7 @@ class Speculator : public RunRecord {
   }
   /// The first half of a round: what the target is to run.
   template <class C>
-  Steps propose(ProposalBuilder& tree, C& rng, Tokens stop) {
+  SPECULA_STEPS propose(ProposalBuilder& tree, C& rng, Tokens stop) {
     const Tokens context = text().first(text().size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
@@ -379,7 +380,7 @@ class Speculator : public RunRecord {
   D drafter_;
   S shape_;
   std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
-  Steps running_;  // of begin(); last, since it refers to all others
+  Steps running_;                              // of begin(); last, since it refers to all others
 };
 
 }  // namespace specula

@@ -110,8 +110,8 @@ struct AdaptiveChain {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
-    requires(mode != Draw::shared || NoiseSource<C>)
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const
+      requires(mode != Draw::shared || NoiseSource<C>) {
     return detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
   /// Learns from a round's result.

@@ -77,7 +77,7 @@ struct Cape {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+  SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     if (!can_draft(drafter, round)) co_return;
     work.clear();
     double reach = 1;  // probability that the whole spine is accepted

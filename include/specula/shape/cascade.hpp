@@ -42,8 +42,8 @@ struct ReviewScratch {
 
 /// The rows of `drafter` after `count` nodes of the tree from `first` on.
 template <class D>
-Steps ask_into(D& drafter, ProposalBuilder& tree, std::size_t first, std::size_t count, Nodes parents,
-               LogitsView& rows) {
+SPECULA_STEPS ask_into(D& drafter, ProposalBuilder& tree, std::size_t first, std::size_t count, Nodes parents,
+                       LogitsView& rows) {
   rows = co_await ask(drafter, tree, tree.tokens().subspan(first, count), parents.first(count));
 }
 
@@ -53,8 +53,8 @@ Steps ask_into(D& drafter, ProposalBuilder& tree, std::size_t first, std::size_t
 /// tokens only would bias the text; so the rows are then asked for one by one, as far as tokens are accepted,
 /// and whether a row fails depends on nothing that it decides about. The failure is rethrown at the end.
 template <Draw mode, LogitsDrafter D, RandomSource C>
-Steps review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
-             C& rng, const ReviewScratch& scratch, Reviews& counts) {
+SPECULA_STEPS review(D& reviewer, const ProposeContext& round, NodeId base, double lenience,
+                     ProposalBuilder& tree, C& rng, const ReviewScratch& scratch, Reviews& counts) {
   if (!can_draft(reviewer, round)) co_return;
   const NodeId last = tree.size() - 1;
   const bool ends = round.ends_text(tree, last);  // then it is a draft token, and what follows has no use
@@ -160,8 +160,8 @@ struct Cascade {
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
   template <std::size_t row, std::size_t i, class D, class C>
-  Steps fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
-             std::int32_t limit) {
+  SPECULA_STEPS fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
+                     std::int32_t limit) {
     limit += limits[row][i];
     while (tree.size() - start < limit && tree.room() > 0 && !round.ends_text(tree, tree.size() - 1)) {
       const std::int32_t before = tree.size();

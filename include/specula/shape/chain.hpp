@@ -20,8 +20,8 @@ namespace detail {
 /// they do not pay (see CostModel), and after one that ends the text or whose confidence is below
 /// `exit_below`.
 template <Draw mode, Drafter D, RandomSource C>
-Steps grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
-           float exit_below = 0) {
+SPECULA_STEPS grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
+                   float exit_below = 0) {
   // Without a sync: an unused drafter must cost nothing.
   if (count < 1 || tree.room() < 1 || !can_draft(drafter, round)) co_return;
   const NodeId base = tree.size() - 1;
@@ -81,8 +81,8 @@ struct Chain {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
-    requires(mode != Draw::shared || NoiseSource<C>)
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const
+      requires(mode != Draw::shared || NoiseSource<C>) {
     return detail::grow<mode>(drafter, round, length, tree, rng, exit_below);
   }
 };

@@ -59,8 +59,8 @@ class CostAware {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <Drafter D, RandomSource C>
-    requires ProposalShape<S, D>
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree,
+                        C& rng) requires ProposalShape<S, D> {
     CurveCostModel cost_model =
         budget_.begin(static_cast<std::int32_t>(round.committed.size()), std::max(2, nodes().least),
                       round.max_nodes, kind == ProposalKind::deterministic || round.params.greedy());

@@ -41,7 +41,7 @@ struct DynamicTree {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
+  SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {

@@ -74,7 +74,7 @@ class Either {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::StackOf<2> D, RandomSource C>
-  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  SPECULA_STEPS propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     copied_ = look_up(stack.template get<1>(), round, tree);
     for (std::int32_t i = 0; i < copied_; ++i) {
       const Copy& copy = chain_[static_cast<std::size_t>(i)];

@@ -47,7 +47,7 @@ struct Horizontal {
 
  private:
   template <std::size_t i, class D, class C>
-  Steps grow(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+  SPECULA_STEPS grow(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     co_await detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, rng);
     if constexpr (i + 1 < drafters) co_await grow<i + 1>(stack, round, tree, rng);
   }

@@ -43,7 +43,7 @@ struct SampledTree {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <LogitsDrafter D, RandomSource C>
-  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+  SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     if (!can_draft(drafter, round)) co_return;
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
@@ -51,8 +51,8 @@ struct SampledTree {
       if (tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) co_return;
       if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
-      const LogitsView rows =
-          co_await ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
+      const LogitsView rows = co_await ask(drafter, tree, tree.tokens().subspan(first, count),
+                                           tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         if (round.ends_text(tree, node)) continue;
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);

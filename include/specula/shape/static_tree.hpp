@@ -78,7 +78,7 @@ struct StaticTree {
 
  private:
   template <class D>
-  Steps choose(D& drafter, const ProposeContext& round, ProposalBuilder& tree) {
+  SPECULA_STEPS choose(D& drafter, const ProposeContext& round, ProposalBuilder& tree) {
     places.clear();
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
@@ -105,7 +105,7 @@ struct StaticTree {
   }
 
   template <class D, class C>
-  Steps draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  SPECULA_STEPS draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!can_draft(drafter, round)) co_return;
     const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
     places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);

@@ -54,7 +54,7 @@ struct Vertical {
 
   /// Grows `tree` from its root; see ProposalShape.
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
-  Steps propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  SPECULA_STEPS propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, nodes().most)) reserve();
     ProposeContext inner = round;
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
@@ -71,14 +71,13 @@ struct Vertical {
  private:
   /// Appends one proposal of the i-th drafter.
   template <std::size_t i, class D, class C>
-  Steps hand_up(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+  SPECULA_STEPS hand_up(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if constexpr (i + 1 == drafters) {
       co_await detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
     } else {
       const NodeId base = tree.size() - 1;
       // Reviewed all the same: see Cascade.
-      const std::exception_ptr failure =
-          co_await detail::Failure(hand_up<i + 1>(stack, round, tree, rng));
+      const std::exception_ptr failure = co_await detail::Failure(hand_up<i + 1>(stack, round, tree, rng));
       co_await detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work,
                                     work.counts[i]);
       if (failure) std::rethrow_exception(failure);

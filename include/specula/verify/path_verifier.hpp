@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "specula/base/stats.hpp"
-#include "specula/model/language_model.hpp"
 #include "specula/model/expect_rows.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/verify/tree_verifier.hpp"
 

@@ -28,10 +28,10 @@ namespace detail {
 /// commit(target, tree, path).
 template <class M, class R, class Pass>
 class TargetVerifier {
-  static_assert(
-      LanguageModel<M>,
-      "TreeVerifier or PathVerifier: the target is no LanguageModel: a member is missing or has another type; "
-      "it is named below, and specula/policy/concepts.hpp lists them all");
+  static_assert(LanguageModel<M>,
+                "TreeVerifier or PathVerifier: the target is no LanguageModel: a member is missing or has "
+                "another type; "
+                "it is named below, and specula/policy/concepts.hpp lists them all");
   static_assert(
       AcceptanceRule<R>,
       "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
@@ -110,9 +110,7 @@ class TargetVerifier {
 
   /// run_round() in halves, for a target whose passes somebody else runs, merged with those of other texts:
   /// what the target is to run. Throws as run_round(). If the pass fails, there is nothing to repair.
-  PassRequest begin_round(const TokenTree& tree)
-    requires kMerges
-  {
+  PassRequest begin_round(const TokenTree& tree) requires kMerges {
     prepare(tree);
     target_->truncate(target_->size());  // a drafter that shares the KV cache may have left nodes in it
     began_ = pass_clock(*target_);
@@ -120,9 +118,7 @@ class TargetVerifier {
   }
   /// The second half, given the rows. Throws as run_round().
   template <class C>
-  const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng)
-    requires kMerges
-  {
+  const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng) requires kMerges {
     usage_.seconds += pass_clock(*target_) - began_;
     ++usage_.calls;
     usage_.nodes += tree.size();

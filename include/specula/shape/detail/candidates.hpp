@@ -138,8 +138,8 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
 /// the frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a
 /// candidate or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
 template <class D, class Visit>
-Steps run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-                   NodeId& drafted, Visit visit) {
+SPECULA_STEPS run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+                           NodeId& drafted, Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
@@ -164,8 +164,8 @@ Steps run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tre
 /// The same, adding the `top_k` likeliest tokens after each node as candidates; the `top_k` of them with the
 /// largest reach become the frontier, or are ended.
 template <class D>
-Steps expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-             std::int32_t top_k, NodeId& drafted) {
+SPECULA_STEPS expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+                     std::int32_t top_k, NodeId& drafted) {
   co_await run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
