@@ -10,6 +10,7 @@
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/decoder_exits.hpp"
 #include "specula/cpu/detail/decoder_members.hpp"
+#include "specula/cpu/detail/decoder_slots.hpp"
 #include "specula/cpu/detail/load_decoder_weights.hpp"
 #include "specula/cpu/load_options.hpp"
 

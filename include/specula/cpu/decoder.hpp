@@ -15,6 +15,7 @@
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/kv_cache.hpp"
 #include "specula/cpu/thread_team.hpp"
+#include "specula/model/batched.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/model/view_guard.hpp"
@@ -30,8 +31,12 @@ namespace specula::cpu {
 /// or the threads.
 ///
 /// The constructor allocates all memory: append(), extend() and its variants, commit() and truncate()
-/// allocate nothing. One model serves one sequence; several
+/// allocate nothing, but with several slots, of which each gets more memory when its text grows. Several
 /// models may share their weights. Not for concurrent calls.
+///
+/// It is also a BatchedLanguageModel of options().slots texts, whose rows are those that each text has alone;
+/// the members that name no slot mean slot 0. Several texts of a draft that ends early or skips blocks run
+/// one after the other.
 template <class Real = float>
 class Decoder {
   static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
@@ -113,6 +118,35 @@ class Decoder {
   /// std::invalid_argument, and changes nothing, unless 0 <= n <= size().
   void truncate(std::int32_t n);
 
+  // ---- several texts; see BatchedLanguageModel. All throw std::invalid_argument, too, for a slot out of
+  // range.
+
+  static constexpr bool kBatchInvariant = true;         ///< see BatchInvariant
+  std::int32_t slots() const;                           ///< options().slots
+  std::int32_t size(std::int32_t slot) const;           ///< committed tokens, queued ones included
+  std::int32_t capacity(std::int32_t slot) const;       ///< of each text
+  std::int32_t queued(std::int32_t slot) const;         ///< committed tokens that have yet to run
+  std::int32_t chunk() const;                           ///< queued tokens that a pass takes with nodes
+  std::uint64_t change_count(std::int32_t slot) const;  ///< see CountsChanges: of this text
+  double pass_seconds(std::int32_t slot) const;         ///< see TimesItself: its share, by tokens and nodes
+  void append(std::int32_t slot, Tokens tokens);        ///< append() that only queues
+  /// One pass over the nodes of several texts, each as in extend(), with their queued tokens; of a slot named
+  /// without nodes at most a chunk of prefill_chunk of those. Returns the rows of the nodes, in this order,
+  /// valid until the next pass. Throws std::invalid_argument as extend() and for a slot that is named twice,
+  /// and std::runtime_error, with the bytes, if there is no memory for a text; nothing has changed then.
+  LogitsView extend(std::span<const SlotNodes> nodes);
+  void commit(std::int32_t slot, Nodes path);        ///< see commit()
+  void truncate(std::int32_t slot, std::int32_t n);  ///< see truncate()
+  /// Makes the text of slot `to` the first `n` tokens of that of slot `from`, which have run. O(n): keys and
+  /// values are copied.
+  void fork(std::int32_t from, std::int32_t to, std::int32_t n);
+  KeyValuesView<Real> key_values(std::int32_t slot);                          ///< see key_values()
+  FeaturesView<Real> features(std::int32_t slot);                             ///< see features()
+  void set_target_state(std::int32_t slot, const KeyValuesView<Real>& view);  ///< see set_target_state()
+  void set_target_state(std::int32_t slot, const FeaturesView<Real>& view);   ///< see set_target_state()
+
+  // ----
+
   /// View of the keys and values for a draft that is conditioned on them (GLIDE). Runs tokens that append()
   /// left waiting first, so that the view has all size() tokens. Valid until the next call other than this
   /// and features().
@@ -149,6 +183,9 @@ class Decoder {
 
  private:
   struct Impl;
+  void change(std::int32_t slot);
+  specula::detail::ViewGuard guard(std::int32_t slot) const;
+
   specula::detail::ChangeCount change_count_;
   std::unique_ptr<Impl> impl_;
 };

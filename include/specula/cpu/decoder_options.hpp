@@ -19,7 +19,10 @@ namespace specula::cpu {
 struct DecoderOptions {
   std::int32_t capacity = 2048;  ///< tokens: committed and speculative together
   std::int32_t max_nodes = 64;   ///< speculative tokens at a time
-  std::int32_t threads = 1;      ///< the logits do not depend on it; slower beyond the number of idle cores
+  /// Texts at once, each with `capacity` and `max_nodes` of its own; the memory of each grows by need if
+  /// there are several.
+  std::int32_t slots = 1;
+  std::int32_t threads = 1;  ///< the logits do not depend on it; slower beyond the number of idle cores
   /// Replaces `threads` by the team of another model, Decoder::team(), for models that are called in turn.
   /// Avoids waking a second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
@@ -53,6 +56,7 @@ DecoderOptions checked(DecoderOptions options) {
   if (options.team) options.threads = options.team->size();
   require_option("capacity", options.capacity, 1, 1 << 24);
   require_option("max_nodes", options.max_nodes, 1, 1024);
+  require_option("slots", options.slots, 1, 4096);
   require_option("threads", options.threads, 1, 256);
   require_option("prefill_chunk", options.prefill_chunk, 1, 4096);
   if (options.isa == Isa::reference)
@@ -66,9 +70,12 @@ DecoderOptions checked(DecoderOptions options) {
   return options;
 }
 
-/// Maximum columns of a pass: a chunk of an append, or all nodes and the waiting tokens.
+/// Maximum columns of a pass: a chunk of an append, or all nodes and the waiting tokens; and of several
+/// texts.
 inline std::int32_t pass_columns(const DecoderOptions& options) {
-  return std::max(options.prefill_chunk, options.max_nodes + kLazyTokens);
+  constexpr std::int32_t kMerged = 256;
+  const std::int32_t of_one = std::max(options.prefill_chunk, options.max_nodes + kLazyTokens);
+  return options.slots > 1 ? std::max(of_one, kMerged) : of_one;
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/panel.hpp"
@@ -17,8 +18,8 @@ namespace specula::cpu {
 ///   key   (layer, head): [slot / 16][feature][slot % 16]
 ///   value (layer, head): [feature / 16][slot][feature % 16]
 ///
-/// A slot holds one token; committed tokens are in the slots of their positions. Allocated once: 2 * layers *
-/// heads * capacity * head_dim values.
+/// A slot holds one token; committed tokens are in the slots of their positions. Memory: 2 * layers * heads *
+/// capacity * head_dim values.
 template <class Real>
 class KvCache {
  public:
@@ -61,6 +62,25 @@ class KvCache {
     for (std::int32_t d = 0; d < head_dim_; ++d) {
       to_key[key_offset(d)] = key[d];
       to_value[value_offset(d)] = value[d];
+    }
+  }
+
+  /// Room for `capacity` slots, at least as many as now. Throws std::bad_alloc, and changes nothing.
+  void grow(std::int32_t capacity) {
+    KvCache more(layers_, heads_, head_dim_, capacity);
+    more.copy(*this, slots_);
+    *this = std::move(more);
+  }
+  /// The first `slots` slots become those of `other`, whole panels at a time.
+  void copy(const KvCache& other, std::int32_t slots) {
+    const auto filled = static_cast<std::ptrdiff_t>(detail::round_up(slots, detail::kPanel));
+    for (std::ptrdiff_t p = 0; p < static_cast<std::ptrdiff_t>(layers_) * heads_; ++p) {
+      std::copy_n(other.keys_.data() + p * other.key_stride(), filled * head_dim_,
+                  keys_.data() + p * key_stride());
+      for (std::ptrdiff_t panel = 0; panel < value_panels(); ++panel)
+        std::copy_n(other.values_.data() + p * other.value_stride() + panel * other.slots_ * detail::kPanel,
+                    filled * detail::kPanel,
+                    values_.data() + p * value_stride() + panel * slots_ * detail::kPanel);
     }
   }
 

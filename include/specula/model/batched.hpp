@@ -48,10 +48,30 @@ concept BatchInvariant = BatchedLanguageModel<M> && M::kBatchInvariant;
 
 // clang-format on
 
+namespace detail {
+
+/// The views that a conditioned draft takes, by their names, and void where it takes none.
+template <class M>
+struct TargetViews {
+  using TargetKeyValues = void;
+  using TargetFeatures = void;
+};
+template <class M>
+  requires requires {
+    typename M::TargetKeyValues;
+    typename M::TargetFeatures;
+  }
+struct TargetViews<M> {
+  using TargetKeyValues = typename M::TargetKeyValues;
+  using TargetFeatures = typename M::TargetFeatures;
+};
+
+}  // namespace detail
+
 /// A slot of a model of many texts as a LanguageModel: all that works on one model works on it, one pass a
 /// call, and whoever runs merged passes finds model and slot (RunsInBatch). References the model.
 template <BatchedLanguageModel M>
-class SlotOf {
+class SlotOf : public detail::TargetViews<M> {
  public:
   SlotOf(M& model, std::int32_t slot) : model_(&model), slot_(slot) {}  ///< Slot `slot` of `model`.
 

@@ -20,8 +20,8 @@ namespace specula {
 
 /// The log-probabilities reported per emitted token.
 struct LogprobOptions {
-  std::int32_t top = 0;  ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
-                         ///< row may cost up to V * top
+  std::int32_t top = 0;    ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
+                           ///< row may cost up to V * top
   /// Under the distribution that is sampled from: the verifier's parameters, and a processor's row. Else
   /// under the softmax of the model's own row (KeepsRawRows): temperature 1, no truncation, no processor.
   bool processed = false;

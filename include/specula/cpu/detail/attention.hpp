@@ -14,22 +14,21 @@
 #include "specula/cpu/detail/attention_heads.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/panel.hpp"
-#include "specula/cpu/kv_cache.hpp"
+#include "specula/cpu/detail/slot_memory.hpp"
 
 namespace specula::cpu::detail {
 
 /// What the attention blocks of all layers share.
 template <class Real>
 struct AttentionMemory {
-  AttentionMemory(const DecoderConfig& config, const DecoderOptions& options, KvCache<Real>& slots)
-      : heads(config, (config.heads + 2 * config.kv_heads) * config.head_dim, options, slots.slots()),
+  AttentionMemory(const DecoderConfig& config, const DecoderOptions& options)
+      : heads(config, (config.heads + 2 * config.kv_heads) * config.head_dim, options,
+              round_up(options.capacity, kPanel)),
         head(static_cast<std::size_t>(options.threads),
-             AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))),
-        cache(slots) {}
+             AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))) {}
 
   AttentionHeads<Real> heads;
   std::vector<AlignedVector<Real>> head;  // one per thread: (head_dim + 16), of a query or key
-  KvCache<Real>& cache;
 };
 
 /// Stores the tokens' keys and values, which they and their descendants attend to.
@@ -47,11 +46,11 @@ class Attention final : public Block<Real> {
       prepare(worker, batch);
       batch.product.barrier();  // heads are read in whole panels, so beyond their ends
     }
-    const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
-    for (std::int32_t head = first; head < last; ++head) {
-      store(worker, batch, head);
-      heads.attend(worker, batch, memory_.cache, this->layer(), head, batch.tokens, batch.base, batch.end);
-    }
+    heads.for_own(worker, batch, [&](const Segment<Real>& segment, std::int32_t head) {
+      store(worker, batch, segment, head);
+      heads.attend(worker, batch, segment, segment.memory->cache, this->layer(), head,
+                   segment.of(batch.tokens), segment.base, segment.end);
+    });
     batch.product.multiply(worker.thread, weights_.output, heads.mixed, batch.added, 0, batch.count());
     if (!weights_.output_bias.empty())
       batch.add_bias(worker, weights_.output_bias, batch.hidden_size(), batch.added);
@@ -75,16 +74,17 @@ class Attention final : public Block<Real> {
   }
 
   /// The keys and values of one KV head.
-  void store(const Worker& worker, const Batch<Real>& batch, std::int32_t kv_head) {
+  void store(const Worker& worker, const Batch<Real>& batch, const Segment<Real>& segment,
+             std::int32_t kv_head) {
     AttentionHeads<Real>& heads = memory_.heads;
     const AttentionShape& shape = heads.shape();
     const std::int32_t size = shape.head_dim;
     Real* const key = memory_.head[static_cast<std::size_t>(worker.thread)].data();
-    for (std::int32_t i = 0; i < batch.count(); ++i) {
+    for (std::int32_t i = segment.first; i < segment.last; ++i) {
       Real* const from = heads.projected.at(i);
       heads.transform(batch, from + (shape.heads + kv_head) * size, batch.token(i).position, Real(1), key);
-      memory_.cache.store(this->layer(), kv_head, batch.token(i).slot, key,
-                          from + (shape.heads + shape.kv_heads + kv_head) * size);
+      segment.memory->cache.store(this->layer(), kv_head, batch.token(i).slot, key,
+                                  from + (shape.heads + shape.kv_heads + kv_head) * size);
     }
   }
 

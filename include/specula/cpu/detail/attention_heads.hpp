@@ -48,25 +48,38 @@ class AttentionHeads {
                              to);
   }
 
-  /// The queries of one KV head attend to `cache`: from `projected` to `mixed`. `tokens`: the batch's, with
+  /// The pairs of a segment and a KV head that are this thread's: calls f(segment, kv_head).
+  template <class F>
+  void for_own(const Worker& worker, const Batch<Real>& batch, F f) const {
+    const auto pairs = static_cast<std::int32_t>(batch.segments.size()) * shape_.kv_heads;
+    const auto [first, last] = batch.product.share(worker.thread, pairs);
+    for (std::int32_t pair = first; pair < last; ++pair)
+      f(batch.segments[static_cast<std::size_t>(pair / shape_.kv_heads)], pair % shape_.kv_heads);
+  }
+
+  /// The queries of one KV head attend to `cache`: from `projected` to `mixed`. `tokens`: the segment's, with
   /// the slots that they see in this cache, of which each sees `base`, and `end` are in use.
-  void attend(const Worker& worker, const Batch<Real>& batch, const KvCache<Real>& cache, std::int32_t layer,
-              std::int32_t kv_head, std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end) {
+  void attend(const Worker& worker, const Batch<Real>& batch, const Segment<Real>& segment,
+              const KvCache<Real>& cache, std::int32_t layer, std::int32_t kv_head,
+              std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end) {
     const std::int32_t group = shape_.group(), size = shape_.head_dim;
     const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
-    Real* const queries = queries_.data() + kv_head * stride_;
-    for (std::int32_t i = 0; i < batch.count(); ++i)
+    const auto query = [&](std::int32_t i) {
+      return queries_.data() + kv_head * stride_ + static_cast<std::ptrdiff_t>(i) * group * size;
+    };
+    for (std::int32_t i = segment.first; i < segment.last; ++i)
       for (std::int32_t g = 0; g < group; ++g)
         transform(batch, projected.at(i) + (kv_head * group + g) * size, batch.token(i).position, scale,
-                  queries + (i * group + g) * static_cast<std::ptrdiff_t>(size));
+                  query(i) + g * size);
     TreeAttention<Real>{batch.isa, batch.elementwise, cache, group, size, base, end}.run(
-        layer, kv_head, tokens, queries, outputs(kv_head), mixed.stride,
+        layer, kv_head, tokens, query(segment.first), outputs(kv_head, segment.first), mixed.stride,
         scratch_[static_cast<std::size_t>(worker.thread)]);
   }
 
-  /// The outputs of one KV head's queries: (group * head_dim) per token, mixed.stride apart.
-  Real* outputs(std::int32_t kv_head) {
-    return mixed.at(0) + static_cast<std::ptrdiff_t>(kv_head) * shape_.group() * shape_.head_dim;
+  /// The outputs of one KV head's queries from token `i` on: (group * head_dim) per token, mixed.stride
+  /// apart.
+  Real* outputs(std::int32_t kv_head, std::int32_t i) {
+    return mixed.at(i) + static_cast<std::ptrdiff_t>(kv_head) * shape_.group() * shape_.head_dim;
   }
 
   Activations<Real> projected;  // (batch, rows): the queries by head, then what else the matrix makes

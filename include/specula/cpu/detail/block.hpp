@@ -16,6 +16,25 @@
 
 namespace specula::cpu::detail {
 
+template <class Real>
+class SlotMemory;
+template <class Real>
+struct TargetState;
+
+/// The tokens [first, last) of a pass, which are of one text, and what is kept of that.
+template <class Real>
+struct Segment {
+  std::int32_t first = 0, last = 0;
+  std::int32_t base = 0, end = 0;  // slots that each of the tokens sees, and slots in use
+  SlotMemory<Real>* memory = nullptr;
+  TargetState<Real>* target = nullptr;  // for a model that reads it
+
+  std::int32_t count() const { return last - first; }
+  std::span<const BatchToken> of(std::span<const BatchToken> tokens) const {
+    return tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count()));
+  }
+};
+
 /// The tokens of a pass, their residual stream, and what all blocks use. Each thread of the team calls the
 /// members that take a Worker, in the same order. Nothing is allocated after the constructor (see
 /// TeamProduct).
@@ -35,6 +54,14 @@ class Batch {
         eps_(static_cast<Real>(config.rms_norm_eps)) {}
 
   std::int32_t count() const { return static_cast<std::int32_t>(tokens.size()); }
+  /// Calls f(i, segment) for the worker's tokens.
+  template <class F>
+  void for_own(const Worker& worker, F f) const {
+    for (const Segment<Real>& segment : segments)
+      for (std::int32_t i = std::max(worker.first, segment.first); i < std::min(worker.last, segment.last);
+           ++i)
+        f(i, segment);
+  }
   const BatchToken& token(std::int32_t i) const { return tokens[static_cast<std::size_t>(i)]; }
   std::int32_t hidden_size() const { return size_; }
 
@@ -74,7 +101,7 @@ class Batch {
   Elementwise<Real> elementwise;
   TeamProduct<Real> product;
   std::span<const BatchToken> tokens;
-  std::int32_t base = 0, end = 0;  // slots that every token sees, and slots in use
+  std::span<const Segment<Real>> segments;  // all tokens, text by text
   // (batch, hidden): the residual stream, a block's input and output
   Activations<Real> hidden, normed, added;
 

@@ -21,8 +21,8 @@
 
 namespace specula::cpu::detail {
 
-/// A batch's view of the target: a token sees the target's keys before its own position; a draft token sees
-/// all of them.
+/// A batch's view of the targets' texts: a token sees the target's keys before its own position; a draft
+/// token sees all of them.
 template <class Real>
 struct TargetKeys {
   TargetKeys(const TargetShape& shape, const DecoderOptions& options)
@@ -32,27 +32,32 @@ struct TargetKeys {
     std::iota(positions.begin(), positions.end(), 0);
   }
 
-  void set_batch(std::span<const BatchToken> batch) {
-    const std::int32_t size = view.size();
-    const auto visible = [&](const BatchToken& token) { return std::min(token.position, size); };
-    base = size;
-    end = 0;
-    for (const BatchToken& token : batch) {
-      base = std::min(base, visible(token));
-      end = std::max(end, visible(token));
-    }
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      tokens[i] = batch[i];
-      tokens[i].path = positions.data() + base;
-      tokens[i].path_size = tokens[i].in_order = visible(tokens[i]) - base;
+  void set_batch(const Batch<Real>& batch) {
+    active = false;
+    for (const Segment<Real>& segment : batch.segments) {
+      TargetState<Real>& target = *segment.target;
+      const std::int32_t size = target.key_values.size();
+      const auto visible = [&](const BatchToken& token) { return std::min(token.position, size); };
+      target.base = size;
+      target.end = 0;
+      for (const BatchToken& token : segment.of(batch.tokens)) {
+        target.base = std::min(target.base, visible(token));
+        target.end = std::max(target.end, visible(token));
+      }
+      active = active || target.end > 0;
+      for (std::int32_t i = segment.first; i < segment.last; ++i) {
+        BatchToken& token = tokens[static_cast<std::size_t>(i)];
+        token = batch.token(i);
+        token.path = positions.data() + target.base;
+        token.path_size = token.in_order = visible(token) - target.base;
+      }
     }
   }
 
-  KeyValuesView<Real> view;
   AttentionHeads<Real> heads;           // the target's rotary angles
   std::vector<BatchToken> tokens;       // the batch, as the target's keys see it
   std::vector<std::int32_t> positions;  // 0, 1, 2, ...: their paths
-  std::int32_t base = 0, end = 0;       // keys that every token sees, and that any does
+  bool active = false;                  // whether any token of the batch sees a key of its target
 };
 
 /// The block of one layer of the draft, which reads one layer of the target.
@@ -66,26 +71,28 @@ class CrossAttention final : public Block<Real> {
         target_layer_(target_layer),
         target_(target) {}
 
-  /// Whether any token of the batch sees a key of the target.
-  bool active() const override { return target_.end > 0; }
+  bool active() const override { return target_.active; }
 
   void run(const Worker& worker, Batch<Real>& batch) override {
     AttentionHeads<Real>& heads = target_.heads;
     batch.product.multiply(worker.thread, weights_.query, batch.hidden, heads.projected, 0, batch.count());
-    const auto [first, last] = batch.product.share(worker.thread, heads.shape().kv_heads);
-    for (std::int32_t head = first; head < last; ++head) attend(worker, head, batch);
+    heads.for_own(worker, batch, [&](const Segment<Real>& segment, std::int32_t head) {
+      attend(worker, segment, head, batch);
+    });
     batch.product.multiply(worker.thread, weights_.output, heads.mixed, batch.added, 0, batch.count());
   }
 
  private:
-  void attend(const Worker& worker, std::int32_t head, const Batch<Real>& batch) {
+  void attend(const Worker& worker, const Segment<Real>& segment, std::int32_t head,
+              const Batch<Real>& batch) {
     AttentionHeads<Real>& heads = target_.heads;
-    heads.attend(worker, batch, target_.view.cache(), target_layer_, head,
-                 std::span(target_.tokens).first(batch.tokens.size()), target_.base, target_.end);
-    for (std::int32_t i = 0; i < batch.count(); ++i)
-      if (batch.token(i).position == 0)  // there is no key before the first token
-        std::fill_n(heads.outputs(head) + i * heads.mixed.stride,
-                    heads.shape().group() * heads.shape().head_dim, Real(0));
+    const TargetState<Real>& target = *segment.target;
+    if (target.end > 0)
+      heads.attend(worker, batch, segment, target.key_values.cache(), target_layer_, head,
+                   segment.of(target_.tokens), target.base, target.end);
+    for (std::int32_t i = segment.first; i < segment.last; ++i)
+      if (target.end == 0 || batch.token(i).position == 0)  // there is no key before the first token
+        std::fill_n(heads.outputs(head, i), heads.shape().group() * heads.shape().head_dim, Real(0));
   }
 
   const CrossAttentionWeights<Real>& weights_;
@@ -100,7 +107,7 @@ class KeyValuesInput final : public ModelInput<Real> {
   KeyValuesInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
       : ModelInput<Real>(weights, options), target_(weights.config.target, options) {}
 
-  void set_target_state(const KeyValuesView<Real>& view) override {
+  void set_target_state(TargetState<Real>& state, const KeyValuesView<Real>& view) override {
     const TargetShape& own = this->weights_.config.target;
     const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
       if (made_for != given)
@@ -110,11 +117,11 @@ class KeyValuesInput final : public ModelInput<Real> {
     same("num_hidden_layers", own.layers, view.cache().layers());
     same("num_key_value_heads", own.kv_heads, view.cache().heads());
     same("head_dim", own.head_dim, view.cache().head_dim());
-    target_.view = view;
+    state.key_values = view;
   }
   using ModelInput<Real>::set_target_state;
 
-  void require_view() const override { target_.view.cache(); }
+  void require_view(const TargetState<Real>& state) const override { state.key_values.cache(); }
   /// The keys and values of the only layer are made before its cross attention.
   bool keeps_speculation() const override { return this->weights_.layers.size() == 1; }
 
@@ -123,7 +130,7 @@ class KeyValuesInput final : public ModelInput<Real> {
         this->weights_.layers[static_cast<std::size_t>(layer)].cross_attention.value(), layer,
         this->weights_.config.target_layer(layer), target_);
   }
-  void set_batch(std::span<const BatchToken> tokens) override { target_.set_batch(tokens); }
+  void set_batch(const Batch<Real>& batch) override { target_.set_batch(batch); }
 
  private:
   TargetKeys<Real> target_;

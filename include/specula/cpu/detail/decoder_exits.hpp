@@ -13,24 +13,24 @@ namespace specula::cpu {
 
 template <class Real>
 std::int32_t Decoder<Real>::exits() const {
-  return impl_->schedule.stages.count();
+  return impl_->stages().count();
 }
 
 template <class Real>
 std::int32_t Decoder<Real>::layers_to(std::int32_t exit) const {
-  return impl_->schedule.stages.layers_to(exit);
+  return impl_->stages().layers_to(exit);
 }
 
 template <class Real>
 LogitsView Decoder<Real>::extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) {
   impl_->check_exit(exit);
-  impl_->check_nodes(tokens, parents);
-  if (impl_->schedule.stages.skips())
-    Impl::fail("extend: there are nodes of extend_skipping(); truncate() first");
-  impl_->schedule.pass.input().require_view();
+  impl_->check_nodes(impl_->first(), tokens, parents);
+  impl_->check_skips(impl_->first());
+  impl_->schedule.pass.input().require_view(impl_->first().target);
+  impl_->reserve(0, impl_->first(), size() + node_count() + static_cast<std::int32_t>(tokens.size()));
   change_count_.next();
   impl_->add_nodes(tokens, parents, false);
-  impl_->schedule.run_from(impl_->first_row, exit);
+  impl_->schedule.run_from(impl_->first(), impl_->first_row, exit);
   return impl_->view();
 }
 
@@ -40,15 +40,15 @@ LogitsView Decoder<Real>::resume_to_exit(std::span<const std::int32_t> rows, std
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const NodeId node = impl_->first_row + rows[i];
     if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= impl_->rows || node >= node_count() ||
-        impl_->schedule.stages.skips())
+        impl_->stages().skips())
       Impl::fail("resume_to_exit: row " + std::to_string(rows[i]) +
                  ", must be of the last extend_to_exit(), ascending");
-    if (impl_->schedule.stages.node(node).stages > exit)
+    if (impl_->stages().node(node).stages > exit)
       Impl::fail("resume_to_exit: row " + std::to_string(rows[i]) + " is beyond exit " +
                  std::to_string(exit));
   }
   change_count_.next();
-  impl_->schedule.run_to_exit(impl_->first_row, rows, exit, /*to_exit_logits=*/true);
+  impl_->schedule.run_to_exit(impl_->first(), impl_->first_row, rows, exit, /*to_exit_logits=*/true);
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::copy_n(impl_->schedule.pass.exit_logits().at(static_cast<std::ptrdiff_t>(i)),
                 impl_->schedule.pass.logits().stride, impl_->schedule.pass.logits().at(rows[i]));
@@ -60,15 +60,16 @@ LogitsView Decoder<Real>::extend_skipping(Tokens tokens, Nodes parents, const Sk
   if (skipped.layers() != layers() || skipped.mlp.size() != skipped.attention.size())
     Impl::fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
                std::to_string(layers()));
-  impl_->check_nodes(tokens, parents);
-  if (node_count() > 0 && !(impl_->schedule.stages.skips() && skipped == impl_->skipped))
+  impl_->check_nodes(impl_->first(), tokens, parents);
+  if (node_count() > 0 && !(impl_->stages().skips() && skipped == impl_->skipped))
     Impl::fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
-  impl_->schedule.calculate_pending();
-  impl_->schedule.pass.input().require_view();
+  impl_->schedule.calculate_pending(impl_->first());
+  impl_->schedule.pass.input().require_view(impl_->first().target);
+  impl_->reserve(0, impl_->first(), size() + node_count() + static_cast<std::int32_t>(tokens.size()));
   change_count_.next();
   impl_->skipped = skipped;
   impl_->add_nodes(tokens, parents, true);
-  impl_->schedule.skip(impl_->first_row, impl_->skipped);
+  impl_->schedule.skip(impl_->first(), impl_->first_row, impl_->skipped);
   return impl_->view();
 }
 

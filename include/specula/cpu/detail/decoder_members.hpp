@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -32,19 +33,33 @@ struct Decoder<Real>::Impl {
     similarity.resize(options.measure_similarity ? layers : 0);
     mlp_similarity.resize(options.measure_mlp_similarity ? layers : 0);
     if constexpr (!std::is_same_v<Real, float>)
-      rounded.resize(static_cast<std::size_t>(options.max_nodes) *
+      rounded.resize(static_cast<std::size_t>(options.max_nodes) * static_cast<std::size_t>(options.slots) *
                      static_cast<std::size_t>(options.vocab_size));
   }
 
+  using Text = detail::DecoderText<Real>;
+
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Decoder::" + what); }
+
+  /// Of slot 0, which the members that name none mean.
+  Text& first() { return *schedule.texts.front(); }
+  const Text& first() const { return *schedule.texts.front(); }
+  detail::DecoderStages& stages() { return first().stages; }
+  const detail::DecoderStages& stages() const { return first().stages; }
+  /// Of any slot.
+  Text& text(std::int32_t slot) const {
+    if (slot < 0 || slot >= options.slots)
+      fail("slot " + std::to_string(slot) + ", must be 0 to " + std::to_string(options.slots - 1));
+    return *schedule.texts[static_cast<std::size_t>(slot)];
+  }
 
   /// Writes to `means`, which has `layers` entries, or 0 if not measured.
   std::span<const double> mean_cosines(detail::BlockKind kind, std::vector<double>& means) {
-    schedule.calculate_pending();
-    if (schedule.stages.size() == 0) return {};
+    schedule.calculate_pending(first());
+    if (stages().size() == 0) return {};
     for (std::size_t l = 0; l < means.size(); ++l) {
-      const Real* const of_layer = schedule.pass.slots().cosines(kind).at(static_cast<std::ptrdiff_t>(l));
-      means[l] = std::accumulate(of_layer, of_layer + schedule.stages.size(), 0.0) / schedule.stages.size();
+      const Real* const of_layer = first().memory.cosines(kind).at(static_cast<std::ptrdiff_t>(l));
+      means[l] = std::accumulate(of_layer, of_layer + stages().size(), 0.0) / stages().size();
     }
     return means;
   }
@@ -81,34 +96,78 @@ struct Decoder<Real>::Impl {
   }
 
   void check_exit(std::int32_t exit) const {
-    if (exit < 0 || exit >= schedule.stages.count())
-      fail("exit " + std::to_string(exit) + ", must be 0 to " + std::to_string(schedule.stages.count() - 1));
+    if (exit < 0 || exit >= stages().count())
+      fail("exit " + std::to_string(exit) + ", must be 0 to " + std::to_string(stages().count() - 1));
   }
 
-  void check_nodes(Tokens tokens, Nodes parents) const {
+  void check_nodes(const Text& text, Tokens tokens, Nodes parents) const {
+    const detail::DecoderStages& stages = text.stages;
     check_tokens(tokens);
-    check_parents(tokens.size(), parents);
-    check_room(schedule.stages.size() + schedule.stages.node_count(), tokens.size(), "extend");
+    if (parents.size() != tokens.size())
+      fail("extend: " + std::to_string(tokens.size()) + " tokens and " + std::to_string(parents.size()) +
+           " parents");
+    if (tokens.size() > static_cast<std::size_t>(options.max_nodes - stages.node_count()))
+      fail("extend: " + std::to_string(stages.node_count()) + " nodes and " + std::to_string(tokens.size()) +
+           " more, but max_nodes is " + std::to_string(options.max_nodes));
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (parents[i] != kNoParent &&
+          (parents[i] < 0 || parents[i] >= stages.node_count() + static_cast<NodeId>(i)))
+        fail("extend: parent " + std::to_string(parents[i]) + " of node " +
+             std::to_string(stages.node_count() + static_cast<NodeId>(i)) +
+             ", must be an earlier node or kNoParent");
+    check_room(stages.size() + stages.node_count(), tokens.size(), "extend");
+  }
+  /// That nodes without skipped blocks may follow.
+  void check_skips(const Text& text) const {
+    if (text.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
+  }
+  void check_path(const Text& text, Nodes path) const {
+    const detail::DecoderStages& stages = text.stages;
+    if (stages.skips() && !path.empty()) fail("commit: nodes of extend_skipping() cannot be committed");
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
+      if (node < 0 || node >= stages.node_count())
+        fail("commit: node " + std::to_string(node) + ", must be 0 to " +
+             std::to_string(stages.node_count() - 1));
+      if (stages.node(node).parent != parent)
+        fail("commit: node " + std::to_string(node) + " is no child of " +
+             (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
+             ", must be a path from the context down");
+    }
+  }
+  void check_size(const Text& text, std::int32_t n) const {
+    if (n < 0 || n > text.stages.size())
+      fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " +
+           std::to_string(text.stages.size()));
   }
 
-  void check_parents(std::size_t count, Nodes parents) const {
-    if (parents.size() != count)
-      fail("extend: " + std::to_string(count) + " tokens and " + std::to_string(parents.size()) + " parents");
-    if (count > static_cast<std::size_t>(options.max_nodes - schedule.stages.node_count()))
-      fail("extend: " + std::to_string(schedule.stages.node_count()) + " nodes and " + std::to_string(count) +
-           " more, but max_nodes is " + std::to_string(options.max_nodes));
-    for (std::size_t i = 0; i < count; ++i)
-      if (parents[i] != kNoParent &&
-          (parents[i] < 0 || parents[i] >= schedule.stages.node_count() + static_cast<NodeId>(i)))
-        fail("extend: parent " + std::to_string(parents[i]) + " of node " +
-             std::to_string(schedule.stages.node_count() + static_cast<NodeId>(i)) +
-             ", must be an earlier node or kNoParent");
+  /// Moves what is kept of the path's tokens behind the context.
+  static void commit(Text& text, Nodes path) {
+    const std::int32_t context = text.stages.size();
+    for (std::size_t i = 0; i < path.size(); ++i)
+      text.memory.move(context + path[i], context + static_cast<std::int32_t>(i));
+    text.stages.commit(path);
   }
 
   void add_nodes(Tokens tokens, Nodes parents, bool skips) {
-    first_row = schedule.stages.node_count();
+    first_row = stages().node_count();
     rows = static_cast<std::int32_t>(tokens.size());
-    schedule.stages.add_nodes(tokens, parents, skips);
+    stages().add_nodes(tokens, parents, skips);
+  }
+
+  /// Room for `tokens` tokens of a text.
+  void reserve(std::int32_t slot, Text& text, std::int32_t tokens) const {
+    try {
+      text.memory.reserve(tokens, options.capacity);
+    } catch (const std::bad_alloc&) {
+      const DecoderConfig& config = schedule.pass.config();
+      throw std::runtime_error("Decoder::extend: no memory for " + std::to_string(tokens) +
+                               " tokens of slot " + std::to_string(slot) + ": their keys and values take " +
+                               std::to_string(std::int64_t{2} * config.layers * config.kv_heads *
+                                              config.head_dim * static_cast<std::int64_t>(sizeof(Real)) *
+                                              tokens) +
+                               " bytes");
+    }
   }
 
   /// The rows of the last extend().
@@ -129,7 +188,7 @@ struct Decoder<Real>::Impl {
   std::int32_t first_row = 0, rows = 0;            // of the last extend(): first node, number of rows
   SkippedBlocks skipped;                           // blocks that the nodes skip, if any
   std::vector<double> similarity, mlp_similarity;  // (layers), as returned
-  std::vector<float> rounded;                      // (max_nodes, V), unless Real is float
+  std::vector<float> rounded;                      // (rows, V), unless Real is float
 };
 
 template <class Real>
@@ -169,7 +228,7 @@ std::int32_t Decoder<Real>::layers() const {
 
 template <class Real>
 std::int32_t Decoder<Real>::size() const {
-  return impl_->schedule.stages.size();
+  return impl_->stages().size();
 }
 
 template <class Real>
@@ -179,7 +238,7 @@ std::int32_t Decoder<Real>::capacity() const {
 
 template <class Real>
 std::int32_t Decoder<Real>::node_count() const {
-  return impl_->schedule.stages.node_count();
+  return impl_->stages().node_count();
 }
 
 template <class Real>
@@ -191,10 +250,11 @@ template <class Real>
 void Decoder<Real>::append(Tokens tokens) {
   impl_->check_tokens(tokens);
   impl_->check_room(size(), tokens.size(), "append");
-  impl_->schedule.pass.input().require_view();
+  impl_->schedule.pass.input().require_view(impl_->first().target);
+  impl_->reserve(0, impl_->first(), size() + static_cast<std::int32_t>(tokens.size()));
   change_count_.next();
-  impl_->schedule.stages.clear_nodes();
-  impl_->schedule.append(tokens);
+  impl_->stages().clear_nodes();
+  impl_->schedule.append(impl_->first(), tokens);
 }
 
 template <class Real>
@@ -204,59 +264,36 @@ LogitsView Decoder<Real>::extend(Tokens tokens, Nodes parents) {
 
 template <class Real>
 void Decoder<Real>::commit(Nodes path) {
-  if (impl_->schedule.stages.skips() && !path.empty())
-    Impl::fail("commit: nodes of extend_skipping() cannot be committed");
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
-    if (node < 0 || node >= node_count())
-      Impl::fail("commit: node " + std::to_string(node) + ", must be 0 to " +
-                 std::to_string(node_count() - 1));
-    if (impl_->schedule.stages.node(node).parent != parent)
-      Impl::fail("commit: node " + std::to_string(node) + " is no child of " +
-                 (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
-                 ", must be a path from the context down");
-  }
+  impl_->check_path(impl_->first(), path);
   change_count_.next();
-  const std::int32_t context = size();
-  for (std::size_t i = 0; i < path.size(); ++i)
-    impl_->schedule.pass.slots().move(context + path[i], context + static_cast<std::int32_t>(i));
-  impl_->schedule.stages.commit(path);
+  impl_->commit(impl_->first(), path);
 }
 
 template <class Real>
 void Decoder<Real>::truncate(std::int32_t n) {
-  if (n < 0 || n > size())
-    Impl::fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
+  impl_->check_size(impl_->first(), n);
   change_count_.next();
-  impl_->schedule.stages.truncate(n);
+  impl_->stages().truncate(n);
 }
 
 template <class Real>
 KeyValuesView<Real> Decoder<Real>::key_values() {
-  impl_->schedule.calculate_pending();
-  return {impl_->schedule.pass.slots().cache, size(), specula::detail::ViewGuard(change_count_)};
+  return key_values(0);
 }
 
 template <class Real>
 FeaturesView<Real> Decoder<Real>::features() {
-  impl_->schedule.calculate_pending();
-  auto& slots = impl_->schedule.pass.slots();
-  return {slots.features.at(0),
-          size(),
-          config().hidden_size,
-          slots.features.stride,
-          specula::detail::ViewGuard(change_count_),
-          slots.hidden_states()};
+  return features(0);
 }
 
 template <class Real>
 void Decoder<Real>::set_target_state(const KeyValuesView<Real>& view) {
-  impl_->schedule.pass.input().set_target_state(view);
+  set_target_state(0, view);
 }
 
 template <class Real>
 void Decoder<Real>::set_target_state(const FeaturesView<Real>& view) {
-  impl_->schedule.pass.input().set_target_state(view);
+  set_target_state(0, view);
 }
 
 template <class Real>

@@ -27,15 +27,15 @@
 
 namespace specula::cpu::detail {
 
-/// What a model of these weights is given. `features`: by slot, the features that it predicts.
+/// What a model of these weights is given.
 template <class Real>
 std::unique_ptr<ModelInput<Real>> make_input(const DecoderWeights<Real>& weights,
-                                             const DecoderOptions& options, Activations<Real>& features) {
+                                             const DecoderOptions& options) {
   switch (weights.config.conditioned_on) {
     case Conditioning::key_values:
       return std::make_unique<KeyValuesInput<Real>>(weights, options);
     case Conditioning::features:
-      return std::make_unique<FeatureInput<Real>>(weights, options, features);
+      return std::make_unique<FeatureInput<Real>>(weights, options);
     case Conditioning::nothing:
       break;
   }
@@ -48,12 +48,11 @@ class DecoderPass {
  public:
   DecoderPass(std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& options)
       : weights_(std::move(weights)),
-        slots_(config(), options),
-        input_(make_input(*weights_, options, slots_.features)),
+        input_(make_input(*weights_, options)),
         batch_(config(), options, most_cols(*weights_), bytes(*weights_)),
-        attention_(config(), options, slots_.cache),
+        attention_(config(), options),
         mlp_(config(), options),
-        logits_(*weights_, options.max_nodes) {
+        logits_(*weights_, options.max_nodes * options.slots) {
     if (config().exits.size() > 1) exit_logits_ = {*weights_, options.max_nodes};
     for (std::int32_t l = 0; l < config().layers; ++l) {
       const LayerWeights<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
@@ -67,58 +66,86 @@ class DecoderPass {
   const DecoderConfig& config() const { return weights_->config; }
   const std::shared_ptr<const DecoderWeights<Real>>& weights() const { return weights_; }
   const std::shared_ptr<ThreadTeam>& team() const { return batch_.product.team(); }
-  /// What is kept of every token.
-  SlotMemory<Real>& slots() { return slots_; }
   ModelInput<Real>& input() { return *input_; }
   const ModelInput<Real>& input() const { return *input_; }
   Activations<Real>& logits() { return logits_.rows(); }
   Activations<Real>& exit_logits() { return exit_logits_.rows(); }
 
-  /// Runs `tokens`, which see the slots [0, base) and their paths, and stores their keys and values. Writes
-  /// the logits of the tokens from `first_row` on to logits(). `end` slots are in use. Requires a call of
-  /// input().require_view() before, since this must not throw. A model may take some tokens after others.
-  void run(std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end, std::int32_t first_row,
-           PassPart part = {}) {
-    batch_.base = base;
-    batch_.end = end;
+  /// Runs `tokens` of the text of `segment`, which see the slots [0, base) and their paths, and stores their
+  /// keys and values. Writes the logits of the tokens from `first_row` on to the rows of logits() from `to`
+  /// on. Requires a call of input().require_view() before, since this must not throw. A model may take some
+  /// tokens after others.
+  void run(std::span<const BatchToken> tokens, Segment<Real> segment, std::int32_t first_row,
+           PassPart part = {}, std::int32_t to = 0) {
     part_ = part;
     if (part.last_layer == 0) part_.last_layer = config().layers;
+    rows_ = {};
     const auto all = static_cast<std::int32_t>(tokens.size());
     for (std::int32_t first = 0, last; first < all; first = last) {
-      last = input_->batch_end(tokens, first);
-      batch_.tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+      last = input_->batch_end(*segment.target, tokens, first);
+      segment.last = last - first;
       first_row_ = std::max(0, first_row - first);
-      logits_at_ = std::max(0, first - first_row);
-      input_->set_batch(batch_.tokens);
-      auto body = [&](std::int32_t thread) {
-        const auto [own, own_last] = batch_.product.share(thread, batch_.count());
-        run_worker({thread, own, own_last});
-      };
-      team()->run(body);
+      logits_at_ = to + std::max(0, first - first_row);
+      run(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
+          std::span(&segment, 1));
     }
+  }
+  /// The same for tokens of several texts, each of whose may run at once. Writes the logits of the tokens
+  /// `rows` to rows from `to` on.
+  void run(std::span<const BatchToken> tokens, std::span<const Segment<Real>> segments,
+           std::span<const std::int32_t> rows, std::int32_t to) {
+    part_ = {.last_layer = config().layers};
+    rows_ = rows;
+    first_row_ = static_cast<std::int32_t>(tokens.size());
+    logits_at_ = to;
+    run(tokens, segments);
   }
 
  private:
+  void run(std::span<const BatchToken> tokens, std::span<const Segment<Real>> segments) {
+    batch_.tokens = tokens;
+    batch_.segments = segments;
+    input_->set_batch(batch_);
+    auto body = [&](std::int32_t thread) {
+      const auto [own, own_last] = batch_.product.share(thread, batch_.count());
+      run_worker({thread, own, own_last});
+    };
+    team()->run(body);
+  }
+
   void run_worker(const Worker& worker) {
     if (part_.first_layer == 0)
       input_->run(worker, batch_);
     else
-      slots_.load_exit_states(worker, batch_);
+      SlotMemory<Real>::load_exit_states(worker, batch_);
     for (std::int32_t l = part_.first_layer; l < part_.last_layer; ++l) {
       for (const auto& block : layers_[static_cast<std::size_t>(l)]) {
         if (part_.skips(block->kind(), l) || !block->active()) continue;
         block->run(worker, batch_);
-        if (!part_.skipped) slots_.store_cosines(worker, batch_, *block);
+        if (!part_.skipped) SlotMemory<Real>::store_cosines(worker, batch_, *block);
         batch_.add(worker);
       }
-      slots_.store_hidden_states(worker, batch_, l + 1);
+      SlotMemory<Real>::store_hidden_states(worker, batch_, l + 1);
     }
-    if (part_.last_layer < config().layers) slots_.store(worker, batch_, batch_.hidden, slots_.exit_states);
+    if (part_.last_layer < config().layers)
+      SlotMemory<Real>::store(worker, batch_, batch_.hidden, &SlotMemory<Real>::exit_states);
     batch_.norm(worker, weights_->final_norm);
-    slots_.store(worker, batch_, batch_.normed, slots_.features);
+    SlotMemory<Real>::store(worker, batch_, batch_.normed, &SlotMemory<Real>::features);
+    if (!rows_.empty()) return run_rows(worker);
     if (first_row_ < batch_.count())
       (part_.to_exit_logits ? exit_logits_ : logits_)
-          .run(worker, weights_->head(), batch_, first_row_, logits_at_);
+          .run(worker, weights_->head(), batch_.product, batch_.normed, first_row_, batch_.count(),
+               logits_at_);
+  }
+  /// The LM head over rows_, side by side, so that it is read once for all texts.
+  void run_rows(const Worker& worker) {
+    batch_.product.barrier();
+    const auto count = static_cast<std::int32_t>(rows_.size());
+    const auto [first, last] = batch_.product.share(worker.thread, count);
+    for (std::int32_t i = first; i < last; ++i)
+      std::copy_n(batch_.normed.at(rows_[static_cast<std::size_t>(i)]), batch_.normed.stride,
+                  batch_.added.at(i));
+    logits_.run(worker, weights_->head(), batch_.product, batch_.added, 0, count, logits_at_);
   }
 
   /// Columns of the widest matrix.
@@ -145,13 +172,13 @@ class DecoderPass {
   }
 
   std::shared_ptr<const DecoderWeights<Real>> weights_;
-  SlotMemory<Real> slots_;
   std::unique_ptr<ModelInput<Real>> input_;
   Batch<Real> batch_;
   AttentionMemory<Real> attention_;
   MlpMemory<Real> mlp_;
   std::vector<std::vector<std::unique_ptr<Block<Real>>>> layers_;  // the blocks of each
   PassPart part_;
+  std::span<const std::int32_t> rows_;          // the tokens with logits, if they are not the last ones
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first token with logits, and their row
   LogitRows<Real> logits_, exit_logits_;
 };

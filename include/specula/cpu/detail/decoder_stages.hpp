@@ -36,7 +36,7 @@ class DecoderStages {
                chunk = static_cast<std::size_t>(options.prefill_chunk),
                lazy = static_cast<std::size_t>(kLazyTokens);
     nodes_.reserve(nodes);
-    pending_.reserve(chunk);
+    pending_.reserve(options.slots > 1 ? static_cast<std::size_t>(options.capacity) : chunk);
     columns_.reserve(static_cast<std::size_t>(pass_columns(options)));
     in_order_.resize(std::max(chunk, lazy));
     stride_ = lazy + nodes;
@@ -58,12 +58,18 @@ class DecoderStages {
   /// Committed tokens that have yet to go through the first stage.
   std::int32_t pending() const { return static_cast<std::int32_t>(pending_.size()); }
 
-  /// At most one chunk waits at a time.
+  /// At most one chunk waits at a time, but of several texts.
   void append(Tokens tokens) { pending_.insert(pending_.end(), tokens.begin(), tokens.end()); }
   /// The first `count` tokens that wait for a stage have gone through it.
   void mark_computed(std::int32_t stage, std::int32_t count) {
     if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
     computed_[static_cast<std::size_t>(stage)] += count;
+  }
+  /// Has `n` tokens, which have gone through all stages, and nothing else.
+  void restart(std::int32_t n) {
+    nodes_.clear();
+    pending_.clear();
+    std::fill(computed_.begin(), computed_.end(), n);
   }
   /// Drops all nodes, and committed tokens from `n` on.
   void truncate(std::int32_t n) {

@@ -15,6 +15,7 @@
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/model_input.hpp"
+#include "specula/cpu/detail/slot_memory.hpp"
 #include "specula/cpu/detail/team_product.hpp"
 #include "specula/cpu/detail/tree_attention.hpp"
 #include "specula/model/features.hpp"
@@ -26,19 +27,16 @@ namespace specula::cpu::detail {
 template <class Real>
 class FeatureInput final : public ModelInput<Real> {
  public:
-  /// `own`: by slot, the features that the model predicts.
-  FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options, Activations<Real>& own)
+  FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
       : ModelInput<Real>(weights, options),
         fusion_(weights.feature_input.value()),
-        own_(own),
         layers_(weights.config.feature_layers),
-        states_(layers_.size()),
         eps_(static_cast<Real>(weights.config.rms_norm_eps)),
         embedding_and_feature_(pass_columns(options), 2 * weights.config.hidden_size) {
     if (const std::int32_t states = fusion_.states.cols()) target_states_ = {pass_columns(options), states};
   }
 
-  void set_target_state(const FeaturesView<Real>& view) override {
+  void set_target_state(TargetState<Real>& state, const FeaturesView<Real>& view) override {
     if (const std::int32_t size = this->weights_.config.hidden_size; view.width() != size)
       this->fail("features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
                  std::to_string(size));
@@ -47,23 +45,25 @@ class FeatureInput final : public ModelInput<Real> {
       if (std::find(shown.begin(), shown.end(), layer) == shown.end())
         this->fail("the target does not show the hidden state after layer " + std::to_string(layer) +
                    ": make it with this model's config().feature_layers in its options");
-    for (std::size_t k = 0; k < layers_.size(); ++k)
-      states_[k] =
-          static_cast<std::size_t>(std::find(shown.begin(), shown.end(), layers_[k]) - shown.begin());
-    features_ = view;
+    state.states.clear();
+    for (const std::int32_t layer : layers_)
+      state.states.push_back(
+          static_cast<std::size_t>(std::find(shown.begin(), shown.end(), layer) - shown.begin()));
+    state.features = view;
   }
   using ModelInput<Real>::set_target_state;
 
-  void require_view() const override { features_.size(); }
+  void require_view(const TargetState<Real>& state) const override { state.features.size(); }
 
   /// The feature of the token after the batch comes from this batch.
-  std::int32_t batch_end(std::span<const BatchToken> tokens, std::int32_t first) const override {
+  std::int32_t batch_end(const TargetState<Real>& state, std::span<const BatchToken> tokens,
+                         std::int32_t first) const override {
     const auto all = static_cast<std::int32_t>(tokens.size());
     const std::int32_t slot = tokens[static_cast<std::size_t>(first)].slot;
     std::int32_t last = first + 1;
     for (; last < all; ++last) {
       const BatchToken& token = tokens[static_cast<std::size_t>(last)];
-      if (!has_target_feature(token) && parent_slot(token) >= slot) break;
+      if (!has_target_feature(state, token) && parent_slot(token) >= slot) break;
     }
     return last;
   }
@@ -79,7 +79,9 @@ class FeatureInput final : public ModelInput<Real> {
  private:
   /// Whether the feature of the token before is the target's; otherwise this model predicted it. The first
   /// token has zeros.
-  bool has_target_feature(const BatchToken& token) const { return token.position <= features_.size(); }
+  static bool has_target_feature(const TargetState<Real>& state, const BatchToken& token) {
+    return token.position <= state.features.size();
+  }
 
   /// The slot of the token before.
   static std::int32_t parent_slot(const BatchToken& token) {
@@ -88,45 +90,47 @@ class FeatureInput final : public ModelInput<Real> {
 
   /// Input of a head on several layers for token `i`: their hidden states, each divided by its root mean
   /// square because they grow from layer to layer; then the feature.
-  void copy_states(std::int32_t i, Real* to) const {
-    for (const std::size_t k : states_) {
-      const auto state = features_.hidden_state(i, k);
+  void copy_states(const TargetState<Real>& target, std::int32_t i, Real* to) const {
+    for (const std::size_t k : target.states) {
+      const auto state = target.features.hidden_state(i, k);
       const Real square = std::inner_product(state.begin(), state.end(), state.begin(), Real(0));
       const Real scale = 1 / std::sqrt(square / static_cast<Real>(state.size()) + eps_);
       to = std::transform(state.begin(), state.end(), to, [scale](Real x) { return x * scale; });
     }
-    std::copy_n(features_.row(i).data(), features_.width(), to);
+    std::copy_n(target.features.row(i).data(), target.features.width(), to);
   }
 
   /// Writes the feature of the token before after the embedding.
   void take_features(const Worker& worker, Batch<Real>& batch) {
     const std::int32_t size = batch.hidden_size();
-    const auto takes = [&](std::int32_t i) {
-      return batch.token(i).position > 0 && has_target_feature(batch.token(i));
+    const auto takes = [&](std::int32_t i, const Segment<Real>& segment) {
+      return batch.token(i).position > 0 && has_target_feature(*segment.target, batch.token(i));
     };
     const bool mixes = target_states_.stride > 0;
-    for (std::int32_t i = worker.first; i < worker.last; ++i) {
+    batch.for_own(worker, [&](std::int32_t i, const Segment<Real>& segment) {
       const BatchToken& token = batch.token(i);
-      if (takes(i) && mixes)
-        copy_states(token.position - 1, target_states_.at(i));
+      const TargetState<Real>& target = *segment.target;
+      if (takes(i, segment) && mixes)
+        copy_states(target, token.position - 1, target_states_.at(i));
       else if (token.position > 0)
-        std::copy_n(takes(i) ? features_.row(token.position - 1).data() : own_.at(parent_slot(token)), size,
-                    embedding_and_feature_.at(i) + size);
-    }
+        std::copy_n(takes(i, segment) ? target.features.row(token.position - 1).data()
+                                      : segment.memory->features.at(parent_slot(token)),
+                    size, embedding_and_feature_.at(i) + size);
+    });
     if (!mixes) return;
-    std::int32_t end = batch.count();  // all threads agree
-    while (end > 0 && !takes(end - 1)) --end;
+    std::int32_t end = 0;  // all threads agree
+    for (const Segment<Real>& segment : batch.segments)
+      for (std::int32_t i = segment.first; i < segment.last; ++i)
+        if (takes(i, segment)) end = i + 1;
     if (end == 0) return;
     batch.product.multiply(worker.thread, fusion_.states, target_states_, batch.normed, 0, end);
-    for (std::int32_t i = worker.first; i < worker.last; ++i)
-      if (takes(i)) std::copy_n(batch.normed.at(i), size, embedding_and_feature_.at(i) + size);
+    batch.for_own(worker, [&](std::int32_t i, const Segment<Real>& segment) {
+      if (takes(i, segment)) std::copy_n(batch.normed.at(i), size, embedding_and_feature_.at(i) + size);
+    });
   }
 
   const FeatureInputWeights<Real>& fusion_;
-  Activations<Real>& own_;
-  FeaturesView<Real> features_;
   std::vector<std::int32_t> layers_;  // layers of the target whose hidden states are read
-  std::vector<std::size_t> states_;   // their indices in the view
   Real eps_;
   Activations<Real> embedding_and_feature_;  // (batch, 2 hidden)
   Activations<Real> target_states_;          // (batch, (n + 1) hidden): n hidden states, then the feature

@@ -29,13 +29,12 @@ class LogitRows {
 
   Activations<Real>& rows() { return rows_; }
 
-  /// Writes the logits of the batch's tokens from `first` on to the rows from `to` on. All threads call it.
-  void run(const Worker& worker, const PanelMatrix<Real>& head, Batch<Real>& batch, std::int32_t first,
-           std::int32_t to) {
-    batch.product.multiply(worker.thread, head, batch.normed, tokens_.empty() ? rows_ : outputs_, first,
-                           batch.count(), to);
-    const auto [own, end] = batch.product.share(worker.thread, static_cast<std::int32_t>(tokens_.size()));
-    for (std::int32_t row = to; row < to + batch.count() - first; ++row) {
+  /// Writes the logits of the hidden states [first, last) to the rows from `to` on. All threads call it.
+  void run(const Worker& worker, const PanelMatrix<Real>& head, TeamProduct<Real>& product,
+           Activations<Real>& hidden, std::int32_t first, std::int32_t last, std::int32_t to) {
+    product.multiply(worker.thread, head, hidden, tokens_.empty() ? rows_ : outputs_, first, last, to);
+    const auto [own, end] = product.share(worker.thread, static_cast<std::int32_t>(tokens_.size()));
+    for (std::int32_t row = to; row < to + last - first; ++row) {
       const Real* const from = outputs_.at(row);
       Real* const logits = rows_.at(row);
       for (std::int32_t i = own; i < end; ++i) logits[tokens_[static_cast<std::size_t>(i)]] = from[i];

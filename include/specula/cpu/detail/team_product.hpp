@@ -29,6 +29,13 @@ struct Activations {
         values(static_cast<std::size_t>(count) * static_cast<std::size_t>(stride) + kPanel) {}
   Real* at(std::ptrdiff_t index) { return values.data() + index * stride; }
   void copy(std::int32_t from, std::int32_t to) { std::copy_n(at(from), stride, at(to)); }
+  /// Room for `count` vectors, more than now; none if there are none of this kind.
+  void grow(std::int32_t count) {
+    if (stride == 0) return;
+    AlignedVector<Real> more(static_cast<std::size_t>(count) * static_cast<std::size_t>(stride) + kPanel);
+    std::copy_n(values.begin(), values.size() - kPanel, more.begin());
+    values = std::move(more);
+  }
   std::ptrdiff_t stride = 0;
   AlignedVector<Real> values;
 };

@@ -1,0 +1,222 @@
+// labels: threads
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <specula/cpu/decoder.hpp>
+#include <specula/model/batched.hpp>
+#include <specula/policy/concepts.hpp>
+
+#include "random.hpp"
+#include "thread_sanitizer.hpp"
+
+using namespace specula;
+using namespace specula::cpu;
+using specula_test::Random;
+
+static_assert(BatchInvariant<Decoder<float>>);
+static_assert(LanguageModel<SlotOf<Decoder<float>>> && RunsInBatch<SlotOf<Decoder<float>>>);
+static_assert(CountsChanges<SlotOf<Decoder<float>>> && TimesItself<SlotOf<Decoder<float>>>);
+static_assert(ExposesKeyValues<SlotOf<Decoder<float>>> && ExposesFeatures<SlotOf<Decoder<float>>>);
+static_assert(TargetConditioned<SlotOf<Decoder<float>>>);
+
+namespace {
+
+DecoderConfig config_of(std::int32_t layers = 2) {
+  DecoderConfig config;
+  config.vocab_size = 61, config.hidden_size = 48, config.intermediate_size = 80, config.layers = layers;
+  config.heads = 4, config.kv_heads = 2, config.head_dim = 12;
+  return config;
+}
+template <class Real>
+std::shared_ptr<const DecoderWeights<Real>> weights_of(WeightType type) {
+  return std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(config_of(), 7, type));
+}
+std::vector<Token> tokens_of(Random& random, std::int32_t count) {
+  std::vector<Token> out;
+  for (std::int32_t i = 0; i < count; ++i) out.push_back(random.below(61));
+  return out;
+}
+std::vector<NodeId> tree_of(Random& random, std::int32_t from, std::int32_t count) {
+  std::vector<NodeId> out;
+  for (NodeId i = from; i < from + count; ++i)
+    out.push_back(i == 0 || random.bernoulli(0.1) ? kNoParent
+                  : random.bernoulli(0.5)         ? i - 1
+                                                  : random.below(i));
+  return out;
+}
+
+/// The text of a slot, in a model of its own.
+template <class Real>
+struct Twin {
+  std::unique_ptr<Decoder<Real>> alone;
+  std::vector<Token> text, tokens;  // committed; of its nodes
+  std::vector<NodeId> parents = {};
+
+  void drop_nodes() { tokens.clear(), parents.clear(); }
+};
+
+/// Random calls on random slots: after each pass the rows are those of models alone, bit for bit.
+template <class Real>
+void play(WeightType type, std::int32_t slots, const DecoderOptions& given, std::uint64_t seed, int rounds) {
+  const auto weights = weights_of<Real>(type);
+  DecoderOptions options = given;
+  options.slots = slots;
+  Decoder<Real> batch(weights, options);
+  options.slots = 1;
+  options.threads = 1;
+  std::vector<Twin<Real>> twins(static_cast<std::size_t>(slots));
+  for (auto& twin : twins) twin.alone = std::make_unique<Decoder<Real>>(weights, options);
+  const auto twin_of = [&](std::int32_t slot) -> Twin<Real>& {
+    return twins[static_cast<std::size_t>(slot)];
+  };
+  Random random(seed);
+
+  const auto change = [&](std::int32_t slot) {
+    Twin<Real>& twin = twin_of(slot);
+    if (options.capacity - batch.size(slot) < 50 || random.bernoulli(0.2)) {
+      const std::int32_t n = random.below(batch.size(slot) + 1);
+      batch.truncate(slot, n), twin.alone->truncate(n);
+      twin.text.resize(static_cast<std::size_t>(n)), twin.drop_nodes();
+    }
+    if (random.bernoulli(0.4)) {
+      const auto more = tokens_of(random, random.bernoulli(0.2) ? 30 : random.below(6));
+      batch.append(slot, more), twin.alone->append(more);
+      twin.text.insert(twin.text.end(), more.begin(), more.end()), twin.drop_nodes();
+    }
+    if (slots > 1 && random.bernoulli(0.1)) {
+      const std::int32_t from = (slot + 1 + random.below(slots - 1)) % slots;
+      const std::int32_t n = random.below(batch.size(from) - batch.queued(from) + 1);
+      batch.fork(from, slot, n);
+      twin.text.assign(twin_of(from).text.begin(), twin_of(from).text.begin() + n), twin.drop_nodes();
+      twin.alone->truncate(0), twin.alone->append(twin.text);
+    }
+    REQUIRE(batch.size(slot) == twin.alone->size());
+  };
+  const auto extend = [&] {
+    std::vector<std::vector<Token>> tokens(twins.size());
+    std::vector<std::vector<NodeId>> parents(twins.size());
+    std::vector<SlotNodes> nodes;
+    for (std::int32_t s = 0; s < slots; ++s) {
+      if (random.bernoulli(0.2)) continue;
+      const auto at = static_cast<std::size_t>(s);
+      const auto held = static_cast<std::int32_t>(twins[at].parents.size());
+      const std::int32_t count = std::min(random.below(5), options.max_nodes - held);
+      tokens[at] = tokens_of(random, count), parents[at] = tree_of(random, held, count);
+      nodes.insert(nodes.begin() + random.below(static_cast<std::int32_t>(nodes.size()) + 1),
+                   SlotNodes{s, tokens[at], parents[at]});
+    }
+    const LogitsView rows = batch.extend(nodes);
+    std::int32_t row = 0;
+    for (const SlotNodes& own : nodes) {
+      if (own.tokens.empty()) continue;
+      Twin<Real>& twin = twin_of(own.slot);
+      CHECK(batch.queued(own.slot) == 0);
+      const LogitsView want = twin.alone->extend(own.tokens, own.parents);
+      twin.parents.insert(twin.parents.end(), own.parents.begin(), own.parents.end());
+      twin.tokens.insert(twin.tokens.end(), own.tokens.begin(), own.tokens.end());
+      for (std::int32_t i = 0; i < want.rows; ++i, ++row) {
+        const auto a = rows.row(row), b = want.row(i);
+        CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+      }
+    }
+    CHECK(row == rows.rows);
+  };
+  const auto commit = [&](std::int32_t slot) {
+    Twin<Real>& twin = twin_of(slot);
+    if (twin.parents.empty()) return;
+    std::vector<NodeId> path;
+    for (NodeId node = random.below(static_cast<std::int32_t>(twin.parents.size())); node != kNoParent;
+         node = twin.parents[static_cast<std::size_t>(node)])
+      path.insert(path.begin(), node);
+    batch.commit(slot, path), twin.alone->commit(path);
+    for (const NodeId node : path) twin.text.push_back(twin.tokens[static_cast<std::size_t>(node)]);
+    twin.drop_nodes();
+  };
+  for (int round = 0; round < rounds; ++round) {
+    for (std::int32_t s = 0; s < slots; ++s) change(s);
+    extend();
+    if (random.bernoulli(0.3)) extend();
+    for (std::int32_t s = 0; s < slots; ++s)
+      if (random.bernoulli(0.6)) commit(s);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("several texts in a pass have the rows that each has alone") {
+  play<float>(WeightType::bf16, 1, {.capacity = 160, .max_nodes = 12}, 1, 12);
+  play<float>(WeightType::bf16, 3, {.capacity = 160, .max_nodes = 12, .prefill_chunk = 20}, 2, 25);
+  play<float>(WeightType::full, 5, {.capacity = 300, .max_nodes = 12, .threads = 3}, 3, 20);
+}
+UNTHREADED_TEST_CASE(
+    "several texts in a pass have the rows that each has alone: in double, on any instructions") {
+  play<double>(WeightType::bf16, 4, {.capacity = 160, .max_nodes = 12}, 4, 15);
+  play<float>(WeightType::full, 4, {.capacity = 160, .max_nodes = 12, .isa = Isa::portable}, 5, 15);
+  play<float>(WeightType::bf16, 40, {.capacity = 160, .max_nodes = 12}, 6,
+              4);  // more columns than a pass has
+}
+
+UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
+  const auto weights = weights_of<float>(WeightType::bf16);
+  Decoder<float> batch(weights, {.capacity = 400, .max_nodes = 4, .slots = 3}),
+      alone(weights, {.capacity = 400, .max_nodes = 4});
+  Random random(9);
+  const auto text = tokens_of(random, 333), more = tokens_of(random, 2);
+  const std::vector<NodeId> parents{kNoParent, 0};
+  batch.append(0, text);
+  CHECK_THROWS_AS(batch.fork(0, 1, 5), std::invalid_argument);  // it has not run
+  while (batch.queued(0) > 0) {
+    const std::vector<SlotNodes> queued{{0}};
+    CHECK(batch.extend(queued).rows == 0);
+  }
+  batch.append(2, tokens_of(random, 7));  // gone afterwards
+  batch.fork(0, 1, 333), batch.fork(0, 2, 300);
+  CHECK(batch.size(1) == 333);
+  CHECK(batch.size(2) == 300);
+  const std::vector<SlotNodes> nodes{{2, more, parents}, {1, more, parents}};
+  const LogitsView rows = batch.extend(nodes);
+  const auto same = [&](std::int32_t from, std::int32_t length) {
+    alone.truncate(0);
+    alone.append(Tokens(text).first(static_cast<std::size_t>(length)));
+    const LogitsView want = alone.extend(more, parents);
+    for (std::int32_t i = 0; i < 2; ++i) {
+      const auto a = rows.row(from + i), b = want.row(i);
+      CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+    }
+  };
+  same(0, 300), same(2, 333);
+  CHECK_THROWS_AS(batch.fork(0, 0, 1), std::invalid_argument);
+  CHECK_THROWS_AS(batch.fork(0, 1, 334), std::invalid_argument);
+}
+
+UNTHREADED_TEST_CASE("a slot's mistakes change nothing, in any slot") {
+  const auto weights = weights_of<float>(WeightType::bf16);
+  Decoder<float> batch(weights, {.capacity = 20, .max_nodes = 3, .slots = 2});
+  const std::vector<Token> one{1}, bad{61}, many(21, 1), four(4, 1);
+  const std::vector<NodeId> root{kNoParent}, after{0}, roots(4, kNoParent);
+  batch.append(0, one);
+  const auto changes = batch.change_count(0), others = batch.change_count(1);
+  const auto refuses = [&](std::vector<SlotNodes> nodes) {
+    CHECK_THROWS_AS(batch.extend(nodes), std::invalid_argument);
+    CHECK(batch.change_count(0) == changes);
+    CHECK(batch.change_count(1) == others);
+  };
+  refuses({{0, one, root}, {0, one, root}});
+  refuses({{0, one, root}, {2, one, root}});
+  refuses({{0, one, root}, {-1, one, root}});
+  refuses({{0, one, root}, {1, bad, root}});
+  refuses({{0, one, root}, {1, one, after}});
+  refuses({{0, one, root}, {1, four, roots}});
+  refuses({{0, one, root}, {1, one, {}}});
+  CHECK_THROWS_AS(batch.append(1, many), std::invalid_argument);
+  CHECK_THROWS_AS(batch.truncate(1, 1), std::invalid_argument);
+  CHECK_THROWS_AS(batch.size(2), std::invalid_argument);
+  CHECK_THROWS_AS(batch.commit(1, after), std::invalid_argument);
+  CHECK(batch.change_count(1) == others);
+  CHECK(batch.queued(0) == 1);
+}
