@@ -96,6 +96,24 @@ class SlotOf : public detail::TargetViews<M> {
   /// See TimesItself: the text's share of the passes, by its part of their nodes.
   double pass_seconds() const requires requires(const M& m) { m.pass_seconds(0); }
   { return model_->pass_seconds(slot_); }
+  /// See ExposesKeyValues.
+  auto key_values() requires requires(M& m) { m.key_values(0); }
+  { return model_->key_values(slot_); }
+  /// See ExposesFeatures.
+  auto features() requires requires(M& m) { m.features(0); }
+  { return model_->features(slot_); }
+  /// See TargetConditioned.
+  template <class View>
+  void set_target_state(const View& view) requires requires(M& m) {
+    m.set_target_state(0, view);
+  }
+  { model_->set_target_state(slot_, view); }
+  /// See TargetConditioned.
+  Conditioning conditioned_on() const requires requires(const M& m) { m.conditioned_on(); }
+  { return model_->conditioned_on(); }
+  /// See TargetConditioned.
+  bool keeps_speculation() const requires requires(const M& m) { m.keeps_speculation(); }
+  { return model_->keeps_speculation(); }
 
  private:
   M* model_;

@@ -32,7 +32,8 @@ class AttentionHeads {
         mixed(pass_columns(options), shape.heads * shape.head_dim),
         shape_(shape),
         rope_(shape, options.capacity),
-        stride_(static_cast<std::ptrdiff_t>(pass_columns(options)) * shape.group() * shape.head_dim + kPanel),
+        stride_(static_cast<std::ptrdiff_t>(pass_columns(options)) * shape.group() * shape.head_dim +
+                kPanel * options.slots),
         queries_(static_cast<std::size_t>(stride_ * shape.kv_heads)) {
     for (std::int32_t t = 0; t < options.threads; ++t)
       scratch_.emplace_back(slots, round_up(shape.head_dim, kPanel));
@@ -64,9 +65,9 @@ class AttentionHeads {
               std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end) {
     const std::int32_t group = shape_.group(), size = shape_.head_dim;
     const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
-    const auto query = [&](std::int32_t i) {
-      return queries_.data() + kv_head * stride_ + static_cast<std::ptrdiff_t>(i) * group * size;
-    };
+    // What is written after the end of a text's queries must not be another's, which another thread may write.
+    Real* const queries = queries_.data() + kv_head * stride_ + (&segment - batch.segments.data()) * kPanel;
+    const auto query = [&](std::int32_t i) { return queries + static_cast<std::ptrdiff_t>(i) * group * size; };
     for (std::int32_t i = segment.first; i < segment.last; ++i)
       for (std::int32_t g = 0; g < group; ++g)
         transform(batch, projected.at(i) + (kv_head * group + g) * size, batch.token(i).position, scale,
@@ -89,7 +90,7 @@ class AttentionHeads {
   AttentionShape shape_;
   RopeTable<Real> rope_;
   std::ptrdiff_t stride_;
-  AlignedVector<Real> queries_;  // (kv_heads, tokens * group, head_dim), 16 more after each KV head
+  AlignedVector<Real> queries_;  // (kv_heads, tokens * group, head_dim), 16 more after each text
   std::vector<AttentionScratch<Real>> scratch_;  // one per thread
 };
 
