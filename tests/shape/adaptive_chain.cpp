@@ -155,7 +155,7 @@ TEST_CASE("an adaptive length is not much slower than the best fixed one, sure d
 namespace {
 
 /// The token after t is 5 t + 3 mod 64; the draft is as sure as ever, and wrong, where t is a multiple of 5.
-struct Steps {
+struct Walk {
   bool draft = false;
   std::vector<Token> context = {}, nodes = {};
   std::vector<float> rows = {};
@@ -182,7 +182,7 @@ struct Steps {
 
 TEST_CASE("a sure draft that is right four times of five keeps its length, text after text") {
   const auto last_mat = [](auto shape) {
-    Steps target, draft{.draft = true};
+    Walk target, draft{.draft = true};
     Speculator run{TreeVerifier{target, Greedy{}, SamplingParams{.temperature = 0}}, ModelDrafter{draft},
                    shape};
     double mat = 0;
