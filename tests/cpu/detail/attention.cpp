@@ -14,8 +14,8 @@ TEST_CASE("a layer whose MLP adds nothing is its attention: tokens see their anc
   specula_test::OneLayer layer;
   LayerWeights<double>& weights = layer.weights.layers[0];
   weights.mlp.down = PanelMatrix<double>(20, 18, WeightType::full);
-  KvCache<double> cache(1, 2, 6, 8);
-  detail::AttentionMemory<double> memory(layer.config, layer.options, cache);
+  KvCache<double>& cache = layer.memory.cache;
+  detail::AttentionMemory<double> memory(layer.config, layer.options);
   detail::Attention<double> attention(weights.attention, 0, memory);
   CHECK(attention.kind() == detail::BlockKind::attention);
   CHECK(layer.error_after(attention) < 1e-13);

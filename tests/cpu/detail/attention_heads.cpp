@@ -43,8 +43,8 @@ TEST_CASE(
   std::fill(heads.projected.values.begin(), heads.projected.values.end(), 1.0);
   const double slots_seen[]{0, 0.5, 1};  // the mean of each token's
   for (std::int32_t head = 0; head < 2; ++head) {
-    heads.attend({0, 0, 3}, layer.batch, cache, 0, head, layer.tokens, 0, 3);
-    CHECK(heads.outputs(head) == heads.mixed.at(0) + head * 12);
+    heads.attend({0, 0, 3}, layer.batch, layer.segment, cache, 0, head, layer.tokens, 0, 3);
+    CHECK(heads.outputs(head, 1) == heads.mixed.at(1) + head * 12);
     for (std::int32_t i = 0; i < 3; ++i)
       for (std::int32_t g = 0; g < 2; ++g)
         for (std::int32_t d = 0; d < 6; ++d)

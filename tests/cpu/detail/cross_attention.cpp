@@ -39,12 +39,12 @@ TEST_CASE("a token sees the target's keys before its own position, as many as th
     }
   specula::detail::ChangeCount changes;
   detail::KeyValuesInput<double> input(layer.weights, layer.options);
-  CHECK_THROWS_AS(input.require_view(), std::logic_error);
-  input.set_target_state(KeyValuesView<double>(cache, 3, specula::detail::ViewGuard(changes)));
-  CHECK_NOTHROW(input.require_view());
+  CHECK_THROWS_AS(input.require_view(layer.target), std::logic_error);
+  input.set_target_state(layer.target, KeyValuesView<double>(cache, 3, specula::detail::ViewGuard(changes)));
+  CHECK_NOTHROW(input.require_view(layer.target));
   CHECK(input.keeps_speculation());
   layer.tokens[0].position = 2, layer.tokens[1].position = 3, layer.tokens[2].position = 4;
-  input.set_batch(layer.tokens);
+  input.set_batch(layer.batch);
   const auto block = input.make_block(0);
   CHECK(block->active());
   CHECK(layer.error_after(*block, specula_test::naive_columns(
@@ -58,10 +58,10 @@ TEST_CASE("nothing is seen before the first token, and a target of other sizes i
   specula::detail::ChangeCount changes;
   const specula::detail::ViewGuard guard(changes);
   detail::KeyValuesInput<double> input(layer.weights, layer.options);
-  input.set_target_state(KeyValuesView<double>(cache, 0, guard));
-  input.set_batch(layer.tokens);
+  input.set_target_state(layer.target, KeyValuesView<double>(cache, 0, guard));
+  input.set_batch(layer.batch);
   CHECK_FALSE(input.make_block(0)->active());
-  CHECK_THROWS_WITH_AS(input.set_target_state(KeyValuesView<double>(other, 0, guard)),
+  CHECK_THROWS_WITH_AS(input.set_target_state(layer.target, KeyValuesView<double>(other, 0, guard)),
                        "Decoder::set_target_state: made for a target with head_dim 6, given one with 8",
                        std::invalid_argument);
 }

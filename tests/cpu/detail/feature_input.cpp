@@ -28,7 +28,7 @@ struct Head : OneLayer {
                  std::make_shared<const DecoderWeights<double>>(random_decoder_weights<double>(small(), 6))) {
     for (std::size_t k = 0; k < 20; ++k) {
       given.push_back(0.5 - 0.1 * static_cast<double>(k));
-      own.at(0)[k] = 0.3 * static_cast<double>(k) - 1;
+      memory.features.at(0)[k] = 0.3 * static_cast<double>(k) - 1;
     }
     for (std::size_t k = 0; k < 20; ++k) weights.feature_input->bias[k] = 0.01 * static_cast<double>(k);
   }
@@ -52,17 +52,16 @@ struct Head : OneLayer {
 
   std::vector<double> given;
   specula::detail::ChangeCount changes;
-  detail::Activations<double> own{16, 20};
 };
 
 }  // namespace
 
 TEST_CASE("the target's feature where it has one, zeros for the first token; all in one batch") {
   Head head;
-  detail::FeatureInput<double> input(head.weights, head.options, head.own);
-  CHECK_THROWS_AS(input.require_view(), std::logic_error);
-  input.set_target_state(head.view(1));
-  CHECK(input.batch_end(head.tokens, 0) == 3);
+  detail::FeatureInput<double> input(head.weights, head.options);
+  CHECK_THROWS_AS(input.require_view(head.target), std::logic_error);
+  input.set_target_state(head.target, head.view(1));
+  CHECK(input.batch_end(head.target, head.tokens, 0) == 3);
   head.on_threads([&](const auto& worker) { input.run(worker, head.batch); });
   CHECK(head.error(0, nullptr) < 1e-13);
   CHECK(head.error(1, head.given.data()) < 1e-13);
@@ -72,20 +71,21 @@ TEST_CASE("the target's feature where it has one, zeros for the first token; all
 TEST_CASE(
     "beyond the target's features the head's own, from the pass of the token before: a level at a time") {
   Head head;
-  detail::FeatureInput<double> input(head.weights, head.options, head.own);
-  input.set_target_state(head.view(0));
-  CHECK(input.batch_end(head.tokens, 0) == 1);
-  CHECK(input.batch_end(head.tokens, 1) == 3);  // siblings
+  detail::FeatureInput<double> input(head.weights, head.options);
+  input.set_target_state(head.target, head.view(0));
+  CHECK(input.batch_end(head.target, head.tokens, 0) == 1);
+  CHECK(input.batch_end(head.target, head.tokens, 1) == 3);  // siblings
   head.batch.tokens = std::span(head.tokens).subspan(1);
+  head.segment.last = 2;
   head.on_threads([&](const auto& worker) { input.run(worker, head.batch); });
-  CHECK(head.error(0, head.own.at(0)) < 1e-13);
-  CHECK(head.error(1, head.own.at(0)) < 1e-13);
+  CHECK(head.error(0, head.memory.features.at(0)) < 1e-13);
+  CHECK(head.error(1, head.memory.features.at(0)) < 1e-13);
 }
 
 TEST_CASE("features of another width are refused") {
   Head head;
-  detail::FeatureInput<double> input(head.weights, head.options, head.own);
-  CHECK_THROWS_WITH_AS(input.set_target_state(head.view(1, 19)),
+  detail::FeatureInput<double> input(head.weights, head.options);
+  CHECK_THROWS_WITH_AS(input.set_target_state(head.target, head.view(1, 19)),
                        "Decoder::set_target_state: features of width 19, the model's hidden size is 20",
                        std::invalid_argument);
 }

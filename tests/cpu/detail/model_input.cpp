@@ -18,9 +18,9 @@ TEST_CASE("every token starts from its embedding, followed by zeros, whatever an
   auto& hidden = layer.batch.hidden;
   std::fill(hidden.values.begin(), hidden.values.end(), NAN);
   detail::ModelInput<double> input(layer.weights, layer.options);
-  CHECK(input.batch_end(layer.tokens, 0) == 3);
-  CHECK(input.batch_end(layer.tokens, 2) == 3);
-  input.set_batch(layer.tokens);
+  CHECK(input.batch_end(layer.target, layer.tokens, 0) == 3);
+  CHECK(input.batch_end(layer.target, layer.tokens, 2) == 3);
+  input.set_batch(layer.batch);
   layer.on_threads([&](const auto& worker) { input.run(worker, layer.batch); });
   for (std::int32_t i = 0; i < 3; ++i)
     for (std::int32_t k = 0; k < hidden.stride; ++k)
@@ -30,13 +30,13 @@ TEST_CASE("every token starts from its embedding, followed by zeros, whatever an
 TEST_CASE("it takes no state of a target, requires none, and adds no block") {
   specula_test::OneLayer layer;
   detail::ModelInput<double> input(layer.weights, layer.options);
-  CHECK_THROWS_WITH_AS(input.set_target_state(KeyValuesView<double>()),
+  CHECK_THROWS_WITH_AS(input.set_target_state(layer.target, KeyValuesView<double>()),
                        "Decoder::set_target_state: this model does not look at keys and values",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(input.set_target_state(specula::FeaturesView<double>()),
+  CHECK_THROWS_WITH_AS(input.set_target_state(layer.target, specula::FeaturesView<double>()),
                        "Decoder::set_target_state: this model does not look at features",
                        std::invalid_argument);
-  CHECK_NOTHROW(input.require_view());
+  CHECK_NOTHROW(input.require_view(layer.target));
   CHECK_FALSE(input.keeps_speculation());
   CHECK(input.make_block(0) == nullptr);
 }

@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "../naive_llama.hpp"
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/block.hpp"
+#include "specula/cpu/detail/model_input.hpp"
+#include "specula/cpu/detail/slot_memory.hpp"
 
 namespace specula_test {
 
@@ -31,13 +34,16 @@ struct OneLayer {
   std::vector<std::int32_t> paths{0, 0, 1, 0, 2};
   std::vector<specula::cpu::detail::BatchToken> tokens{
       {7, 0, 0, &paths[0], 1, 1}, {3, 1, 1, &paths[1], 2, 2}, {9, 1, 2, &paths[3], 2, 1}};
+  specula::cpu::detail::SlotMemory<double> memory{config, options};
+  specula::cpu::detail::TargetState<double> target;
+  specula::cpu::detail::Segment<double> segment{0, 3, 0, 3, &memory, &target};  // all tokens are one text
 
   explicit OneLayer(const specula::cpu::DecoderConfig& of = small(),
                     std::shared_ptr<const specula::cpu::DecoderWeights<double>> target = {})
       : config(of),
         weights(specula::cpu::random_decoder_weights<double>(of, 5, specula::cpu::WeightType::full, target)) {
     batch.tokens = tokens;
-    batch.end = 3;
+    batch.segments = {&segment, 1};
     for (std::int32_t i = 0; i < 3; ++i) weights.tokens().get_row(batch.token(i).token, batch.hidden.at(i));
   }
 

@@ -37,6 +37,7 @@ struct Kept : OneLayer {
 TEST_CASE("only what options and config ask for is kept") {
   OneLayer layer;
   detail::SlotMemory<double> slots(layer.config, layer.options);
+  layer.segment.memory = &slots;
   CHECK(slots.cache.slots() == 16);
   CHECK_FALSE(slots.features.values.empty());
   CHECK(slots.exit_states.values.empty());
@@ -54,12 +55,13 @@ TEST_CASE("a token's activations lie in its slot, and a move takes all that is k
   layer.tokens[1].slot = 5;
   auto& batch = layer.batch;
   detail::SlotMemory<double> slots(layer.config, layer.options);
+  layer.segment.memory = &slots;
   Added attention(BlockKind::attention), mlp(BlockKind::mlp);
   for (std::int32_t i = 0; i < 3; ++i)
     for (std::int32_t k = 0; k < 20; ++k) batch.normed.at(i)[k] = 100 * i + k, batch.added.at(i)[k] = k % 2;
   layer.on_threads([&](const auto& worker) {
-    slots.store(worker, batch, batch.normed, slots.features);
-    slots.store(worker, batch, batch.hidden, slots.exit_states);
+    slots.store(worker, batch, batch.normed, &detail::SlotMemory<double>::features);
+    slots.store(worker, batch, batch.hidden, &detail::SlotMemory<double>::exit_states);
     slots.store_hidden_states(worker, batch, 2);
     slots.store_hidden_states(worker, batch, 3);  // no such layer is kept
     slots.store_cosines(worker, batch, attention);
@@ -98,6 +100,7 @@ TEST_CASE("a token's activations lie in its slot, and a move takes all that is k
 TEST_CASE("a later pass goes on from the exit's states, of whatever slots its tokens have") {
   Kept layer;
   detail::SlotMemory<double> slots(layer.config, layer.options);
+  layer.segment.memory = &slots;
   for (std::int32_t slot = 0; slot < 8; ++slot) slots.exit_states.at(slot)[19] = slot;
   layer.tokens[0].slot = 6;
   layer.on_threads([&](const auto& worker) { slots.load_exit_states(worker, layer.batch); });

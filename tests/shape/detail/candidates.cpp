@@ -138,7 +138,7 @@ TEST_CASE(
   const ProposeContext round = round_of();
   for (int level = 0; level < 4; ++level) {
     REQUIRE(expands(drafter, round, work, level, drafted));
-    expand(drafter, round, tree, work, 3, drafted);
+    expand(drafter, round, tree, work, 3, drafted).run();
     CHECK(drafted == 1 + 3 * level);
     CHECK(work.frontier.size() == 3);
     CHECK(std::is_sorted(work.frontier.begin(), work.frontier.end()));
@@ -178,7 +178,7 @@ TEST_CASE("expands: not beyond the drafter's capacity, not without a frontier, n
   NodeId drafted = 0;
   CHECK(expands(drafter, round_of(), work, 0, 3));
   CHECK_FALSE(expands(drafter, round_of(), work, 0, 4));
-  expand(drafter, round_of(), tree, work, 3, drafted);
+  expand(drafter, round_of(), tree, work, 3, drafted).run();
   CHECK(expands(drafter, round_of(), work, 1, drafted));  // 1 + 3 of 4
   CHECK_FALSE(expands(drafter, round_of(), work, 1, drafted + 1));
   work.frontier.clear();
@@ -196,7 +196,7 @@ TEST_CASE("expands: not beyond the drafter's capacity, not without a frontier, n
   large.sync(kContext, {});
   work.clear();
   drafted = 0;
-  expand(large, round_of(), tree, work, 2, drafted);
+  expand(large, round_of(), tree, work, 2, drafted).run();
   const double reach = work[work.frontier[0]].reach + work[work.frontier[1]].reach;
   const double limit = reach / 2 / (0.3 + 0.2);  // two nodes drafted, a third verified
   CHECK(pays(0.99 * limit, 1));
