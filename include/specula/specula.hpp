@@ -18,7 +18,7 @@
 #include "specula/cost/acceptance_estimator.hpp"
 #include "specula/cost/cost_curve.hpp"
 #include "specula/cost/curve_cost_model.hpp"
-#include "specula/cost/draft_budget.hpp"
+#include "specula/cost/batch_budget.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/draft/bigram.hpp"
 #include "specula/draft/conditioned.hpp"

@@ -33,7 +33,7 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   CHECK_FALSE(cost_model.node_pays(1, 0.49, 4));
   CHECK_FALSE(cost_model.node_pays(1, 0.9, 32));  // there is no room for it
   CurveCostModel drawn(record, target, draft, {.rate = 2, .limit = 32, .chosen = false});
-  CHECK_FALSE(drawn.call_pays(1.0, 1, 1, 4));
+  CHECK_FALSE(drawn.call_pays({.nodes = 4}));
 }
 
 TEST_CASE("lookahead over a step of the cost curve, where several draft tokens cost no more than one") {
@@ -55,8 +55,7 @@ TEST_CASE("drafting more than is kept: a draft token that is left out costs only
     record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // seldom confident, but then very
   const CostCurve target = linear(1, 0.5), cheap({0.02}), dear({0.2});
   const auto pays = [&](const CostCurve& draft, double rate, bool chosen) {
-    return CurveCostModel(record, target, draft, {.rate = rate, .limit = 8, .chosen = chosen})
-        .call_pays(1.0, 1, 1, 1);
+    return CurveCostModel(record, target, draft, {.rate = rate, .limit = 8, .chosen = chosen}).call_pays({});
   };
   CHECK(pays(cheap, 1, true));  // .1 * (1 - .5) > .02
   CHECK_FALSE(pays(dear, 1, true));
@@ -72,7 +71,7 @@ TEST_CASE("a call is allowed while the round cannot lose more than it may") {
     CurveCostModel cost_model(record, target, draft,
                               {.rate = 0, .most_lost = most_lost, .catch_up = catch_up});
     std::int32_t nodes = 1;
-    while (nodes < 20 && cost_model.call_pays(1.0, 1, 1, nodes)) ++nodes;
+    while (nodes < 20 && cost_model.call_pays({.nodes = nodes})) ++nodes;
     return nodes - 1;
   };
   CHECK(calls(0.74, 0) == 0);

@@ -17,7 +17,7 @@ namespace {
 /// Halves confidences, and lets nothing pay.
 struct Miser final : CostModel {
   double accept_probability(double confidence) const override { return confidence / 2; }
-  bool call_pays(double, std::int32_t, std::int32_t, std::int32_t) override { return false; }
+  bool call_pays(const DraftCall&) override { return false; }
   bool node_pays(double, double, std::int32_t) override { return false; }
   std::int32_t best_count(std::span<const double>, std::int32_t) const override { return 0; }
 };
@@ -40,22 +40,22 @@ struct Drafter0 {
 
 TEST_CASE("without a cost model everything pays, and nothing is unlikely to be reached") {
   const ProposeContext round{{}, {}, 3};
-  const ProposalBuilder tree = chain();
+  ProposalBuilder tree = chain();
   CHECK(round.accept_probability(0.3) == 0.3);
   CHECK(round.reach(tree, 2) == 1);
-  CHECK(round.call_pays(0, 1, 1, 1));
+  CHECK(round.call_pays(tree, {.reach = 0}).now());
   CHECK(round.node_pays(0, 0, 1));
 }
 
 TEST_CASE("a cost model is asked, and a node is reached as likely as all on its path are accepted") {
   Miser miser;
   const ProposeContext round{{}, {}, 3, &miser};
-  const ProposalBuilder tree = chain();
+  ProposalBuilder tree = chain();
   CHECK(round.accept_probability(0.3) == 0.15);
   CHECK(round.reach(tree, 0) == 1);
   CHECK(round.reach(tree, 1) == 0.25);
   CHECK(round.reach(tree, 2) == 0.25 * 0.125);
-  CHECK_FALSE(round.call_pays(1, 1, 1, 1));
+  CHECK_FALSE(round.call_pays(tree, {}).now());
   CHECK_FALSE(round.node_pays(1, 1, 1));
 }
 

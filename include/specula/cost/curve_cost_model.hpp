@@ -20,14 +20,23 @@ struct RoundPrice {
   bool chosen = true;            ///< draft tokens are chosen, and may be left out; else they are drawn
   double most_lost = 1e300;      ///< cost that the round may lose if no draft token is accepted
   double catch_up = 0;           ///< cost of the draft's catch-up in its first call
+  std::int32_t texts = 1;        ///< texts of the pass, each with a root
+  bool shared = false;           ///< their calls are granted together, and their nodes chosen at the end
+};
+
+/// A draft call of one text among others.
+struct DraftBid {
+  DraftCall call;
+  bool chosen = true;   ///< see RoundPrice
+  double catch_up = 0;  ///< likewise
 };
 
 /// A CostModel over curves. Costs are in tokens: seconds times the pipeline's rate. The throughput over many
 /// rounds is largest if each round maximises (expected tokens) - rate * (seconds), where rate is the
 /// resulting throughput (Dinkelbach 1967). So a draft token pays if its acceptance probability is at least
 /// the cost of verifying it. `nodes` is what the pass holds so far, T(nodes + 1) - T(nodes) the cost of one
-/// more: nothing here depends on whose nodes these are. References its arguments; CostAware makes one per
-/// round.
+/// more: nothing here depends on whose nodes these are, so the texts of a batch have one in common.
+/// References its arguments; CostAware and BatchSpeculator make one per round.
 class CurveCostModel final : public CostModel {
  public:
   /// Costs are rate * target(n) and rate * draft(n).
@@ -44,19 +53,42 @@ class CurveCostModel final : public CostModel {
   double accept_probability(double confidence) const override {
     return estimator_->accept_probability(confidence);
   }
-  bool call_pays(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) override {
-    const double called = called_ + (*draft_)(width) + (called_ > 0 ? 0.0 : price_.catch_up);
-    if (nodes + adds > price_.limit || !gains(reach, width, adds, nodes) ||
-        target_->at_most(nodes + adds) - (*target_)(1) + called > price_.most_lost)
-      return false;
+  bool is_shared() const override { return price_.shared; }
+  bool call_pays(const DraftCall& call) override {
+    const DraftBid bid{call, price_.chosen, called_ > 0 ? 0.0 : price_.catch_up};
+    return grants({&bid, 1}, call.nodes + price_.texts - 1) == 1;
+  }
+  /// How many of these bids, best first, are to be granted, in one draft pass: the number with the largest
+  /// expected gain. A bid counts its draft tokens as far as they pay beside those of the bids before it.
+  /// Cost: O(bids).
+  std::size_t grants(std::span<const DraftBid> bids, std::int32_t nodes) {
+    std::size_t granted = 0;
+    std::int32_t width = 0;
+    double value = 0, best = 0, late = 0, called = called_;
+    for (std::size_t i = 0; i < bids.size(); ++i) {
+      const DraftCall& call = bids[i].call;
+      value += gain(bids[i], nodes);
+      nodes += call.adds, width += call.width, late += bids[i].catch_up;
+      const double cost = called_ + (*draft_)(width) + late;
+      if (nodes > price_.limit ||
+          target_->at_most(nodes) - (*target_)(price_.texts) + cost > price_.most_lost)
+        break;
+      if (value - draft_cost(width) >= best) best = value - draft_cost(width), granted = i + 1, called = cost;
+    }
     called_ = called;
-    return true;
+    return granted;
   }
   bool node_pays(double reach, double confidence, std::int32_t nodes) override {
     estimator_->saw_drafted(confidence);
-    return Outlook(*this, nodes).value(reach * accept_probability(confidence)) >= 0;
+    return price_.shared || Outlook(*this, nodes).value(reach * accept_probability(confidence)) >= 0;
   }
   std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const override {
+    return price_.shared ? static_cast<std::int32_t>(probabilities.size())
+                         : nodes_that_pay(probabilities, nodes);
+  }
+  /// best_count() of a pass that holds `nodes`: optimal for any curve, convex or not, since the n nodes of
+  /// largest probability are closed under ancestors and no n nodes have a larger sum.
+  std::int32_t nodes_that_pay(std::span<const double> probabilities, std::int32_t nodes) const {
     const double verified = verify_cost(nodes);
     double gain = 0, best = 0;
     std::int32_t count = 0;
@@ -98,19 +130,19 @@ class CurveCostModel final : public CostModel {
     std::array<double, kAhead + 1> costs_{};
   };
 
-  bool gains(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) const {
-    if (price_.chosen && width == 1 && adds == 1) {
+  /// What the draft tokens of a call are expected to gain, in tokens, without the draft's cost.
+  double gain(const DraftBid& bid, std::int32_t nodes) const {
+    const double reach = bid.call.reach;
+    if (bid.call.width == 1 && bid.call.adds == 1) {
       const Outlook outlook(*this, nodes);
+      if (!bid.chosen) return outlook.value(reach * estimator_->first_probability());
       double value = 0;
       if (estimator_->each_outlook([&](double probability, double share) {
             value += share * std::max(0.0, outlook.value(reach * probability));  // 0: it is left out
           }))
-        return value >= draft_cost(1);
-    } else if (width == 1 && adds == 1) {
-      return Outlook(*this, nodes).value(reach * estimator_->first_probability()) >= draft_cost(1);
+        return value;
     }
-    return reach * estimator_->any_probability() >=
-           draft_cost(width) + verify_cost(nodes + adds) - verify_cost(nodes);
+    return reach * estimator_->any_probability() - (verify_cost(nodes + bid.call.adds) - verify_cost(nodes));
   }
 
   AcceptanceEstimator* estimator_;

@@ -32,8 +32,9 @@ namespace specula {
 
 /// Decides whether further draft tokens pay, by three questions: does a draft call pay, does a drafted token
 /// pay, how many of these pay. An interface, which cost/curve_cost_model.hpp implements for
-/// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments of this round's questions, never
-/// on a uniform draw that comes later: a shape that asks *before* it draws keeps the distribution.
+/// shape/cost_aware.hpp, and for many texts run/batch_speculator.hpp. Answers depend on past rounds and on
+/// the arguments of this round's questions, never on a uniform draw that comes later: a shape that asks
+/// *before* it draws keeps the distribution.
 ///
 /// In all members, `reach` is the probability that the parent of the draft token is accepted, and `nodes` the
 /// size of the proposal so far, the root included.
@@ -43,9 +44,10 @@ class CostModel {
 
   /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
   virtual double accept_probability(double confidence) const = 0;
-  /// Whether a draft pass over `width` nodes pays that adds `adds` nodes to the proposal; `reach` is the sum
-  /// over its nodes. A call that pays is assumed to be made.
-  virtual bool call_pays(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) = 0;
+  /// Whether a draft pass pays. One that pays is assumed to be made.
+  virtual bool call_pays(const DraftCall& call) = 0;
+  /// Whether draft calls are granted together with those of other texts, so that a round waits for it.
+  virtual bool is_shared() const { return false; }
   /// Whether a drafted token of this confidence pays as the next node of a chain. To be asked once for each
   /// drafted token: the confidences that occur are an input of call_pays().
   virtual bool node_pays(double reach, double confidence, std::int32_t nodes) = 0;
@@ -59,6 +61,34 @@ class CostModel {
   CostModel(const CostModel&) = default;
   CostModel& operator=(const CostModel&) = default;
   /// @endcond
+};
+
+/// The answer to ProposeContext::call_pays(). A shape whose propose() is a coroutine awaits it; any other
+/// function takes it now().
+class [[nodiscard]] Grant {
+ public:
+  /// Asks at once, unless the costs are shared and the tree waits.
+  Grant(CostModel* cost_model, ProposalBuilder& tree, const DraftCall& call)
+      : waits_(cost_model && cost_model->is_shared() && tree.waits_for_passes()),
+        pays_(!cost_model || (!waits_ && cost_model->call_pays(call))),
+        cost_model_(cost_model),
+        waiter_(tree.bidder(), call) {}
+  Grant(const Grant&) = delete;
+  Grant& operator=(const Grant&) = delete;
+
+  /// The answer for this text alone.
+  bool now() { return waits_ ? cost_model_->call_pays(waiter_.call()) : pays_; }
+
+  /// @cond
+  bool await_ready() const noexcept { return !waits_; }
+  void await_suspend(std::coroutine_handle<> frame) noexcept { waiter_.suspend(frame); }
+  bool await_resume() const noexcept { return waits_ ? waiter_.pays() : pays_; }
+  /// @endcond
+
+ private:
+  bool waits_, pays_;
+  CostModel* cost_model_;
+  detail::GrantWaiter waiter_;
 };
 
 /// The round as a shape sees it. Rows of the draft become distributions by `params`, the target's own.
@@ -91,10 +121,9 @@ struct ProposeContext {
       product *= accept_probability(static_cast<double>(tree.confidence(n)));
     return product;
   }
-  /// See CostModel; must be called before the tokens are drawn.
-  bool call_pays(double reach, std::int32_t width, std::int32_t adds, std::int32_t nodes) const {
-    return !cost_model || cost_model->call_pays(reach, width, adds, nodes);
-  }
+  /// See CostModel; must be asked before the tokens are drawn: in a coroutine `co_await call_pays(...)`, in
+  /// any other function `call_pays(...).now()`.
+  Grant call_pays(ProposalBuilder& tree, const DraftCall& call) const { return {cost_model, tree, call}; }
   /// For the draft's likeliest token only: leaving out a token that was drawn would bias the text.
   bool node_pays(double reach, double confidence, std::int32_t nodes) const {
     return !cost_model || cost_model->node_pays(reach, confidence, nodes);

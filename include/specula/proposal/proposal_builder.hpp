@@ -35,8 +35,8 @@ inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const fl
 
 /// A TokenTree that a shape grows. Nodes are added by draw(), draw_distinct(), draw_shared(), choose() and
 /// copy(), so that the record matches the draws, or by record(), where the caller guarantees that. Only
-/// review() of review.hpp removes a drawn node. Allocates in the constructor, and 4 V bytes at the first
-/// top-k or top-p truncation.
+/// review() of review.hpp removes a drawn node, keep() others. Allocates in the constructor, and 4 V bytes at
+/// the first top-k or top-p truncation.
 class ProposalBuilder : public TokenTree {
  public:
   /// `max_nodes` includes the root. `stored_rows`: the number of nodes that may keep a draft row (V floats, V
@@ -89,6 +89,23 @@ class ProposalBuilder : public TokenTree {
   /// Limits this proposal to `nodes` nodes in all.
   void narrow(std::int32_t nodes) { limit_to(nodes); }
 
+  /// Removes the nodes with kept[node] == 0: (size), of which the root's is not read. Throws
+  /// std::logic_error, having changed nothing, if a node was drawn, since a choice among drawn tokens biases
+  /// the text, and std::invalid_argument if `kept` has another size or a node is kept whose parent is not.
+  void keep(std::span<const std::uint8_t> kept) {
+    if (kind() != ProposalKind::deterministic)
+      throw std::logic_error("ProposalBuilder::keep: draft tokens were drawn, and must all be verified");
+    if (kept.size() != static_cast<std::size_t>(size()))
+      throw std::invalid_argument("ProposalBuilder::keep: " + std::to_string(kept.size()) + " flags for " +
+                                  std::to_string(size()) + " nodes");
+    for (NodeId n = 1; n < size(); ++n)
+      if (kept[static_cast<std::size_t>(n)] != 0 && parent(n) != 0 &&
+          kept[static_cast<std::size_t>(parent(n))] == 0)
+        throw std::invalid_argument("ProposalBuilder::keep: node " + std::to_string(n) +
+                                    " without its parent");
+    keep_only(kept);
+  }
+
   // ---- waiting
 
   /// The frames of the round's coroutines.
@@ -98,6 +115,7 @@ class ProposalBuilder : public TokenTree {
   void wait_for_passes(bool on) { waits_ = on; }  ///< sets that
   /// @cond
   detail::PassWaiter*& waiter() { return waiter_; }
+  detail::GrantWaiter*& bidder() { return bidder_; }
   /// @endcond
 
   // ---- growth
@@ -308,7 +326,8 @@ class ProposalBuilder : public TokenTree {
     return {position(parent) + 1, origin(), stream, serial_++};
   }
   StepsArena arena_;
-  detail::PassWaiter* waiter_ = nullptr;  // in a frame of the arena
+  detail::PassWaiter* waiter_ = nullptr;   // in a frame of the arena
+  detail::GrantWaiter* bidder_ = nullptr;  // likewise
   bool waits_ = false;
   std::uint32_t serial_ = 0;  // of the round's uniform draws
   std::int32_t locks_ = 0;

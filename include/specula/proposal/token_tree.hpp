@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -118,6 +119,7 @@ class TokenTree {
     nodes_.reserve(static_cast<std::size_t>(max_nodes));
     tokens_.reserve(static_cast<std::size_t>(max_nodes));
     parents_.reserve(static_cast<std::size_t>(max_nodes));
+    moved_.reserve(static_cast<std::size_t>(max_nodes));
   }
   TokenTree(const TokenTree&) = delete;
   TokenTree& operator=(const TokenTree&) = delete;
@@ -155,18 +157,39 @@ class TokenTree {
   NodeId push(Token token, NodeId parent, Node node) {
     const NodeId id = size();
     if (parent != kNoParent) {
-      Node& p = nodes_[index(parent)];
+      const Node& p = nodes_[index(parent)];
       node.depth = p.depth + 1;
-      chain_ = chain_ && parent == id - 1;
       one_distribution_ = one_distribution_ && (p.last_child == kNoParent ||
                                                 draft_distribution(p.last_child) == node.distribution);
-      (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
-      p.last_child = id;
     }
     nodes_.push_back(node);
     tokens_.push_back(token);
     parents_.push_back(parent);
+    if (parent != kNoParent) link(id, parent);
     return id;
+  }
+  /// Removes all nodes but the root and those with kept[node] != 0, whose parents must be kept, too.
+  void keep_only(std::span<const std::uint8_t> kept) {
+    NodeId to = 1;
+    moved_.assign(tokens_.size(), 0);
+    nodes_[0].first_child = nodes_[0].last_child = kNoParent;
+    chain_ = true;
+    for (NodeId n = 1; n < size(); ++n) {
+      Node node = nodes_[index(n)];
+      if (kept[index(n)] == 0) {
+        count(node.kind, -1);
+        continue;
+      }
+      const NodeId parent = moved_[index(parents_[index(n)])], id = moved_[index(n)] = to++;
+      node.first_child = node.last_child = node.next_sibling = kNoParent;
+      nodes_[index(id)] = node;
+      tokens_[index(id)] = tokens_[index(n)];
+      parents_[index(id)] = parent;
+      link(id, parent);
+    }
+    nodes_.resize(index(to));
+    tokens_.resize(index(to));
+    parents_.resize(index(to));
   }
   /// Removes `node` of a chain and all nodes after it.
   void cut(NodeId node) {
@@ -190,6 +213,13 @@ class TokenTree {
 
  private:
   static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+  /// Makes `node` the last child of `parent`.
+  void link(NodeId node, NodeId parent) {
+    Node& p = nodes_[index(parent)];
+    chain_ = chain_ && parent == node - 1;
+    (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = node;
+    p.last_child = node;
+  }
   bool is_earlier_sibling(NodeId node, Token token) const {
     for (NodeId c = first_child(parent(node)); c != node; c = next_sibling(c))
       if (this->token(c) == token) return true;
@@ -203,6 +233,7 @@ class TokenTree {
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::vector<NodeId> parents_;
+  std::vector<NodeId> moved_;  // the new numbers of nodes while others are removed
 };
 
 }  // namespace specula

@@ -7,17 +7,23 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "specula/base/proposal_kind.hpp"
 #include "specula/base/sampling_params.hpp"
 #include "specula/base/stats.hpp"
+#include "specula/base/stopwatch.hpp"
+#include "specula/cost/batch_budget.hpp"
+#include "specula/cost/curve_cost_model.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/model/batched.hpp"
 #include "specula/proposal/pass_request.hpp"
@@ -66,7 +72,9 @@ struct TextResult {
 ///     for (const specula::TextResult& text : batch.step()) ...
 ///
 /// With a shape that depends on nothing but its own text, and models that are BatchInvariant, a text is
-/// bitwise what it is alone, under every rule.
+/// bitwise what it is alone, under every rule. With share() that holds for rules by which the text does not
+/// depend on the proposal (greedy, sample-and-match over chosen tokens, shared noise), and all others keep
+/// its distribution.
 template <class Make, BatchedLanguageModel... Models>
 class BatchSpeculator {
   static_assert(sizeof...(Models) > 0, "BatchSpeculator: it needs the models, the target last");
@@ -81,6 +89,32 @@ class BatchSpeculator {
     for (std::int32_t slot = 0; slot < slots; ++slot)
       texts_.push_back(std::unique_ptr<Text>(new Text(make, slot)));
   }
+
+  /// From the next step() on, all texts draft from one budget: level by level those calls of the draft are
+  /// made, in one pass, that are expected to gain more than they cost, and of chosen draft tokens the target
+  /// runs those that pay, over all texts; none at all where plain decoding is faster. Drawn tokens are all
+  /// verified: which to draft is decided before, from what is above them. It takes the place of CostAware,
+  /// which would take the texts' common passes for its own. A round with draft tokens takes at most
+  /// `max_stretch` times as long as a plain one, by what is known of the costs, so that texts that gain
+  /// nothing wait no longer. Throws std::invalid_argument unless max_stretch >= 1.
+  void share(BatchBudget budget, double max_stretch = 1e300) {
+    if (!(max_stretch >= 1))
+      throw std::invalid_argument("BatchSpeculator::share: max_stretch is " + std::to_string(max_stretch) +
+                                  ", must be at least 1");
+    std::int32_t nodes = 0, drafted = 0;
+    for (const auto& text : texts_) {
+      nodes += text->run.shape().nodes().most;
+      drafted += text->run.shape().nodes().held();
+      text->kept.reserve(static_cast<std::size_t>(text->run.shape().nodes().most));
+    }
+    budget.reserve(nodes, drafted);
+    ranked_.reserve(static_cast<std::size_t>(nodes));
+    probabilities_.reserve(static_cast<std::size_t>(nodes));
+    bids_.reserve(texts_.size()), bidders_.reserve(texts_.size());
+    budget_.emplace(std::move(budget));
+    max_stretch_ = max_stretch;
+  }
+  const BatchBudget* budget() const { return budget_ ? &*budget_ : nullptr; }  ///< what share() was given
 
   /// Queues a text, which begins in the next step() that has a free slot. Throws std::invalid_argument for
   /// limits or parameters out of range; a prompt that does not fit is that text's failure.
@@ -129,14 +163,16 @@ class BatchSpeculator {
   /// it, as in Speculator::step().
   const std::vector<TextResult>& step() {
     returned_.clear();
-    for (auto& text : texts_) {
+    for (auto& text : texts_)
       if (!text->id && !queue_.empty()) enter(*text);
+    plan();
+    for (auto& text : texts_)
       if (text->id && !text->in_round) begin(*text);
+    while (grant() || run_drafts(std::make_index_sequence<sizeof...(Models) - 1>())) {
     }
-    while (run_drafts(std::make_index_sequence<sizeof...(Models) - 1>())) {
-    }
+    choose_nodes();
     try {
-      run_pass(std::get<sizeof...(Models) - 1>(models_));
+      run_pass(target(), round_.timing.target);
     } catch (...) {
       for (auto& text : texts_)
         if (text->in_round) text->run.abandon(), text->in_round = false;
@@ -144,6 +180,7 @@ class BatchSpeculator {
     }
     for (auto& text : texts_)
       if (text->in_round && !text->run.want()) end(*text);
+    if (cost_model_ && round_.texts > 0 && round_.tokens > 0) budget_->learn(round_);
     std::swap(returned_, ended_);
     return returned_;
   }
@@ -157,7 +194,20 @@ class BatchSpeculator {
     TextRequest request;
     Generated out;
     PhiloxRandom rng{0};
+    DraftState draft;
+    std::int64_t draft_calls = 0;    // of the round
+    std::vector<std::uint8_t> kept;  // (nodes) of the proposal
   };
+  /// A draft token that a text would have verified.
+  struct Ranked {
+    double probability;
+    Text* text;
+    NodeId node;
+  };
+  /// Draft tokens may be left out, whatever a text's parameters.
+  static constexpr bool kChooses =
+      std::remove_reference_t<decltype(std::declval<Run&>().shape())>::kind == ProposalKind::deterministic;
+  static constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
 
   template <class M>
   static void expect_slots(std::int32_t slots, const M& model) {
@@ -182,6 +232,7 @@ class BatchSpeculator {
     queue_.pop_front();
     text.out = {};
     text.rng = PhiloxRandom{text.request.seed, text.request.sequence};
+    text.draft = {};
     text.run.reset_stats();
     guarded(text, [&] {
       auto& verifier = text.run.verifier();
@@ -200,8 +251,12 @@ class BatchSpeculator {
       text.out.reason = FinishReason::context_full;
       return leave(text, nullptr);
     }
+    text.draft_calls = 0;
     guarded(text, [&] {
-      text.run.begin(text.rng, text.request.stop);
+      if (cost_model_)
+        text.run.begin(text.rng, text.request.stop, &*cost_model_, drafts_ ? kNoLimit : 1);
+      else
+        text.run.begin(text.rng, text.request.stop);
       text.in_round = true;
     });
   }
@@ -210,7 +265,14 @@ class BatchSpeculator {
       text.in_round = false;
       const Limits limits{text.request.max_new_tokens, text.request.stop};
       const auto sink = [&](Tokens fresh) { return !text.request.sink || text.request.sink(fresh); };
-      if (detail::emit(text.run, text.run.end(), limits, sink, text.out)) leave(text, nullptr);
+      const Tokens fresh = text.run.end();
+      if (cost_model_) {
+        budget_->see(text.run.proposal(), text.run.result());
+        const auto tokens = static_cast<double>(fresh.size());
+        round_.tokens += tokens;
+        text.draft.add_round(tokens, text.draft_calls);
+      }
+      if (detail::emit(text.run, fresh, limits, sink, text.out)) leave(text, nullptr);
     });
   }
   void leave(Text& text, std::exception_ptr failure) {
@@ -225,6 +287,94 @@ class BatchSpeculator {
     text.id = 0;
   }
 
+  // ---- the budget of all texts
+
+  /// Whether the texts of this round draft.
+  void plan() {
+    round_ = {.texts = 0, .nodes = 0, .tokens = 0, .drafted = {.first_call = false}};
+    if (!budget_) return;
+    RoundPrice price{.catch_up = 1e300, .texts = 0, .shared = true};
+    std::int32_t least = kNoLimit, most = 1;
+    for (std::size_t slot = 0; slot < texts_.size(); ++slot) {
+      Text& text = *texts_[slot];
+      if (!text.id || target().queued(static_cast<std::int32_t>(slot)) > target().chunk()) continue;
+      ++price.texts;
+      text.draft.context = static_cast<double>(text.run.text().size()) - 1;
+      price.chosen = chooses(text);
+      price.catch_up = std::min(price.catch_up, budget_->catch_up(text.draft));
+      const NodeCounts nodes = text.run.shape().nodes();
+      least = std::min(least, std::max(2, nodes.least)), most = std::max(most, nodes.most);
+    }
+    if (price.texts == 0) price.texts = 1, price.catch_up = 0;
+    price.most_lost = (max_stretch_ - 1) * budget_->target_costs()(price.texts);
+    cost_model_.emplace(budget_->begin(least, most, price));
+    drafts_ = cost_model_->limit() > price.texts;
+  }
+  static bool chooses(Text& text) { return kChooses || text.run.verifier().params().greedy(); }
+  /// Lets those texts make a draft call for which that pays; false if none asks for one.
+  bool grant() {
+    bidders_.clear(), bids_.clear();
+    if (!cost_model_) return false;
+    for (auto& text : texts_)
+      if (text->in_round && text->run.bid()) bidders_.push_back(text.get());
+    if (bidders_.empty()) return false;
+    std::stable_sort(bidders_.begin(), bidders_.end(),
+                     [](Text* a, Text* b) { return a->run.bid()->reach > b->run.bid()->reach; });
+    std::int32_t nodes = rank();
+    nodes += cost_model_->nodes_that_pay(probabilities_, nodes);
+    for (Text* text : bidders_) {
+      nodes += text->run.bid()->nodes - text->run.proposal().size();  // which it has not added yet
+      bids_.push_back(
+          {*text->run.bid(), chooses(*text), text->draft_calls > 0 ? 0.0 : budget_->catch_up(text->draft)});
+    }
+    const std::size_t granted = cost_model_->grants(bids_, nodes);
+    for (std::size_t i = 0; i < bidders_.size(); ++i)
+      guarded(*bidders_[i], [&] { bidders_[i]->run.grant(i < granted); });
+    return true;
+  }
+  /// Sorts the draft tokens that may be left out, the likeliest first, and returns the other nodes of the
+  /// target's pass.
+  std::int32_t rank() {
+    ranked_.clear(), probabilities_.clear();
+    std::int32_t nodes = 0;
+    for (auto& text : texts_) {
+      if (!text->in_round || !(text->run.bid() || waits_for_target(*text))) continue;
+      const TokenTree& tree = text->run.proposal();
+      nodes += kChooses ? 1 : tree.size();
+      if (!kChooses) continue;
+      path_.assign(1, 1.0);
+      for (NodeId n = 1; n < tree.size(); ++n) {
+        path_.push_back(path_[static_cast<std::size_t>(tree.parent(n))] *
+                        cost_model_->accept_probability(static_cast<double>(tree.confidence(n))));
+        ranked_.push_back({path_.back(), text.get(), n});
+      }
+    }
+    std::stable_sort(ranked_.begin(), ranked_.end(),
+                     [](const Ranked& a, const Ranked& b) { return a.probability > b.probability; });
+    for (const Ranked& r : ranked_) probabilities_.push_back(r.probability);
+    return nodes;
+  }
+  /// Leaves out the draft tokens that do not pay.
+  void choose_nodes() {
+    if constexpr (kChooses) {
+      if (!cost_model_ || !drafts_) return;
+      const std::int32_t roots = rank(), count = cost_model_->nodes_that_pay(probabilities_, roots);
+      if (count == static_cast<std::int32_t>(ranked_.size())) return;
+      for (auto& text : texts_)
+        if (waits_for_target(*text))
+          text->kept.assign(static_cast<std::size_t>(text->run.proposal().size()), 0);
+      for (const Ranked& r : std::span(ranked_).first(static_cast<std::size_t>(count)))
+        r.text->kept[static_cast<std::size_t>(r.node)] = 1;
+      for (auto& text : texts_)
+        if (waits_for_target(*text)) guarded(*text, [&] { text->run.keep(text->kept); });
+    }
+  }
+  bool waits_for_target(Text& text) {
+    const PassRequest* want = text.in_round ? text.run.want() : nullptr;
+    return want && want->batch == &target();
+  }
+  auto& target() { return std::get<sizeof...(Models) - 1>(models_); }
+
   template <std::size_t... i>
   bool run_drafts(std::index_sequence<i...>) {
     return (run_draft(std::get<i>(models_)) || ...);
@@ -232,7 +382,7 @@ class BatchSpeculator {
   template <class M>
   bool run_draft(M& model) {
     try {
-      return run_pass(model);
+      return run_pass(model, round_.timing.draft);
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
       for (Text* text : waiting_) text->run.fail(failure);
@@ -242,8 +392,9 @@ class BatchSpeculator {
   /// One pass of a model over all texts that wait for it; false if no text gets rows. A text with more queued
   /// tokens than a chunk only gets on with those.
   template <class M>
-  bool run_pass(M& model) {
+  bool run_pass(M& model, Usage& usage) {
     nodes_.clear(), waiting_.clear();
+    bool settled = true;
     for (auto& text : texts_) {
       const PassRequest* want = text->in_round ? text->run.want() : nullptr;
       if (!want || want->batch != &model) continue;
@@ -251,9 +402,14 @@ class BatchSpeculator {
       nodes_.push_back({want->slot});
       if (model.queued(want->slot) <= model.chunk())
         nodes_.back().tokens = want->tokens, nodes_.back().parents = want->parents;
+      settled = settled && model.queued(want->slot) == 0;
     }
     if (nodes_.empty()) return false;
-    const LogitsView rows = model.extend(nodes_);
+    LogitsView rows;
+    {
+      const detail::Stopwatch watch(usage.seconds);
+      rows = model.extend(nodes_);
+    }
     ++passes_;
     std::int32_t from = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -263,9 +419,23 @@ class BatchSpeculator {
       own.data = rows.data + static_cast<std::ptrdiff_t>(from) * rows.stride;
       own.rows = count;
       from += count;
+      if (budget_) count_rows(*waiting_[i], &usage == &round_.timing.draft);
       guarded(*waiting_[i], [&] { waiting_[i]->run.give(own); });
     }
+    usage.calls += from > 0, usage.nodes += from;
+    if (&usage == &round_.timing.target) round_.nodes = from, round_.settled = settled;
     return from > 0;
+  }
+
+  /// A text gets the rows of a pass.
+  void count_rows(Text& text, bool of_draft) {
+    if (!of_draft) {
+      ++round_.texts;
+    } else if (text.draft_calls++ == 0) {
+      round_.drafted.missed += text.draft.missed;
+      round_.drafted.context += text.draft.first_call ? text.draft.context : 0.0;
+      round_.drafted.first_call = round_.drafted.first_call || text.draft.first_call;
+    }
   }
 
   std::tuple<Models&...> models_;
@@ -274,6 +444,18 @@ class BatchSpeculator {
   std::vector<SlotNodes> nodes_;  // of a pass
   std::vector<Text*> waiting_;    // (nodes_) whose they are
   std::vector<TextResult> ended_, returned_;
+
+  // of share()
+  std::optional<BatchBudget> budget_;
+  double max_stretch_ = 1e300;
+  std::optional<CurveCostModel> cost_model_;  // of the round
+  bool drafts_ = false;                       // whether any text may draft in it
+  BudgetRound round_;
+  std::vector<Text*> bidders_;
+  std::vector<DraftBid> bids_;  // (bidders_)
+  std::vector<Ranked> ranked_;
+  std::vector<double> probabilities_;  // (ranked_)
+  std::vector<double> path_;           // (nodes) of one text
   TextId last_id_ = 0;
   std::int64_t passes_ = 0;
 };

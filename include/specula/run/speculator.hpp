@@ -135,7 +135,7 @@ class Speculator : public RunRecord {
   /// drawn were the cause. See draft_error().
   template <class C>
   Tokens step(C& rng, Tokens stop = {}) {
-    begin(rng, stop, false);
+    begin(rng, stop, nullptr, std::numeric_limits<std::int32_t>::max(), false);
     return end();
   }
 
@@ -145,25 +145,33 @@ class Speculator : public RunRecord {
   //   while (const PassRequest* pass = run.want()) run.give(rows);  // what the model says to pass->tokens
   //   Tokens fresh = run.end();
   //
-  // Models that are no slots of a batch (RunsInBatch) run within these calls, unmerged.
+  // Models that are no slots of a batch (RunsInBatch) run within these calls, unmerged. With a cost model
+  // that is shared, a round also waits before each call of its draft: bid() and grant().
 
-  /// Begins a round, which references `rng` and `stop` until its end, and runs to its first pass. Throws,
-  /// before anything runs, as step() where that does so, and std::logic_error if a round waits. With `waits`
-  /// false it runs to its end.
+  /// Begins a round, which references its arguments until its end, and runs to its first pass or bid. The
+  /// shape asks `cost_model`, if there is one, and proposes at most `max_nodes` nodes, the root included:
+  /// with 1 it is not called. Throws, before anything runs, as step() where that does so, and
+  /// std::logic_error if a round waits.
   template <class C>
-  void begin(C& rng, Tokens stop = {}, bool waits = true) {
-    static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
-    expect_no_sink();
-    expect_no_round();
-    if (text().empty()) throw std::invalid_argument("Speculator::step: call start() first");
-    if (!is_unchanged()) throw_used();
-    if (room() < 1)
-      throw std::length_error("Speculator::step: the target's context is full, " +
-                              std::to_string(text().size() - 1) + " tokens");
+  void begin(C& rng, Tokens stop = {}, CostModel* cost_model = nullptr,
+             std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) {
+    begin(rng, stop, cost_model, max_nodes, true);
+  }
+  /// The draft call that the round waits to make; null if it waits for none.
+  const DraftCall* bid() { return builder().bidder() ? &builder().bidder()->call() : nullptr; }
+  /// Answers bid(). Throws std::logic_error if the round waits for no answer.
+  void grant(bool pays) {
+    if (!builder().bidder()) throw std::logic_error("Speculator::grant: the round asks for no draft call");
     const detail::Stopwatch watch(sums().round_seconds);
-    builder().wait_for_passes(waits);
-    running_ = round(builder(), rng, stop);
-    running_.advance();
+    builder().bidder()->grant(pays);
+  }
+  /// Leaves nodes out of the proposal() of a round that waits for the target's pass: see
+  /// ProposalBuilder::keep(). Throws as that, and std::logic_error if the round waits for something else.
+  void keep(std::span<const std::uint8_t> kept) requires(S::kind == ProposalKind::deterministic &&
+                                                         MergesRounds<V>) {
+    if (!proposed_) throw std::logic_error("Speculator::keep: the round does not wait for the target's pass");
+    builder().keep(kept);
+    waiter().change(verifier_.begin_round(builder()));
   }
   /// The pass that the round waits for; null if it has ended, or there is none.
   const PassRequest* want() { return builder().waiter() ? &builder().waiter()->request() : nullptr; }
@@ -185,7 +193,10 @@ class Speculator : public RunRecord {
     return text().last(result().accepted.size());
   }
   /// Drops a round that waits: text() and the committed context are as before it.
-  void abandon() { running_ = {}; }
+  void abandon() {
+    running_ = {};
+    proposed_ = false;
+  }
 
   /// specula::generate() of this object: start(), then rounds until one of the limits, with a sink for each
   /// round's tokens.
@@ -296,16 +307,37 @@ class Speculator : public RunRecord {
     return *builder().waiter();
   }
 
+  /// With `waits` false the round runs to its end.
+  template <class C>
+  void begin(C& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes, bool waits) {
+    static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
+    expect_no_sink();
+    expect_no_round();
+    if (text().empty()) throw std::invalid_argument("Speculator::step: call start() first");
+    if (!is_unchanged()) throw_used();
+    if (room() < 1)
+      throw std::length_error("Speculator::step: the target's context is full, " +
+                              std::to_string(text().size() - 1) + " tokens");
+    const detail::Stopwatch watch(sums().round_seconds);
+    builder().wait_for_passes(waits);
+    proposed_ = false;
+    running_ = round(builder(), rng, stop, cost_model, max_nodes);
+    running_.advance();
+  }
+
   /// A round; `tree` is builder(), which has the memory of the frame.
   template <class C>
-  SPECULA_STEPS round(ProposalBuilder& tree, C& rng, Tokens stop) {
+  SPECULA_STEPS round(ProposalBuilder& tree, C& rng, Tokens stop, CostModel* cost_model,
+                      std::int32_t max_nodes) {
     const ChangeCountRecorder recorder(*this);
     Meter meter(*this);
-    co_await propose(tree, rng, stop);
+    co_await propose(tree, rng, stop, cost_model, max_nodes);
     if constexpr (MergesRounds<V>) {
       if (tree.waits_for_passes()) {
         detail::PassWaiter pass(tree.waiter(), verifier_.begin_round(tree));
+        proposed_ = true;
         const LogitsView rows = co_await pass;
+        proposed_ = false;
         finish(verifier_.end_round(tree, rows, rng), meter);
         co_return;
       }
@@ -314,16 +346,17 @@ class Speculator : public RunRecord {
   }
   /// The first half of a round: what the target is to run.
   template <class C>
-  SPECULA_STEPS propose(ProposalBuilder& tree, C& rng, Tokens stop) {
+  SPECULA_STEPS propose(ProposalBuilder& tree, C& rng, Tokens stop, CostModel* cost_model,
+                        std::int32_t max_nodes) {
     const Tokens context = text().first(text().size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
-        std::min({shape_.nodes().most, verifier_.room(), std::max(1, draft_room(size))});
+        std::min({shape_.nodes().most, verifier_.room(), std::max(1, draft_room(size)), max_nodes});
     begin_round();
     tree.reset(text().back(), size, fits);
     if (fits > 1) {
       const ProposalBuilder::ResetLock lock(tree);
-      const ProposeContext now{context, verifier_.params(), fits, nullptr, stop};
+      const ProposeContext now{context, verifier_.params(), fits, cost_model, stop};
       // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
       if (std::exception_ptr failure =
               co_await detail::Failure(specula::propose(shape_, drafter_, now, tree, rng)))
@@ -380,6 +413,7 @@ class Speculator : public RunRecord {
   D drafter_;
   S shape_;
   std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
+  bool proposed_ = false;                      // whether the round waits for the target's pass
   Steps running_;                              // of begin(); last, since it refers to all others
 };
 

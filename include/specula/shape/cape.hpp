@@ -83,9 +83,10 @@ struct Cape {
     double reach = 1;  // probability that the whole spine is accepted
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
-    for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && !round.ends_text(tree, spine) &&
-                       round.call_pays(reach, 1, 1, tree.size());
+    for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && !round.ends_text(tree, spine);
          parent = i++) {
+      const bool pays = co_await round.call_pays(tree, {.reach = reach, .nodes = tree.size()});
+      if (!pays) break;
       if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);
       const LogitsView rows = co_await ask(drafter, tree, {&token, 1}, {&parent, 1});

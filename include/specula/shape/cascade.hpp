@@ -168,7 +168,9 @@ struct Cascade {
       if constexpr (i == kLast) {
         co_await detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
       } else {
-        if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) break;
+        const bool pays = co_await round.call_pays(
+            tree, {.reach = round.reach(tree, tree.size() - 1), .nodes = tree.size()});
+        if (!pays) break;
         ProposeContext inner = round;
         inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
         // Reviewed all the same after a failure: that may be due to a token that was drawn, and a review for

@@ -30,7 +30,9 @@ SPECULA_STEPS grow(D& drafter, const ProposeContext& round, std::int32_t count, 
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
-    if (round.ends_text(tree, at) || !round.call_pays(reach, 1, 1, tree.size())) co_return;
+    if (round.ends_text(tree, at)) co_return;
+    const bool pays = co_await round.call_pays(tree, {.reach = reach, .nodes = tree.size()});
+    if (!pays) co_return;
     if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
     const auto rows = co_await ask(drafter, tree, {&token, 1}, {&parent, 1});

@@ -8,9 +8,9 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/base/stats.hpp"
+#include "specula/cost/batch_budget.hpp"
 #include "specula/cost/cost_curve.hpp"
 #include "specula/cost/curve_cost_model.hpp"
-#include "specula/cost/draft_budget.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
 
@@ -18,7 +18,7 @@ namespace specula {
 
 /// Gives `shape` a CostModel each round. The shapes of this library query it before they draw or choose: a
 /// draft token, branch or extra is left out where its expected gain is below its cost. The inputs are running
-/// estimates over the rounds so far, in a DraftBudget: T(n) of the target, the draft's costs, the acceptance
+/// estimates over the rounds so far, in a BatchBudget: T(n) of the target, the draft's costs, the acceptance
 /// rate by confidence, and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where
 /// they do not. For a cascade it is a rough bound: all calls of a stack are assumed to cost the same. Where
 /// drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried again at
@@ -61,9 +61,11 @@ class CostAware {
   template <Drafter D, RandomSource C>
   SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree,
                         C& rng) requires ProposalShape<S, D> {
+    draft_.context = static_cast<double>(round.committed.size());
     CurveCostModel cost_model =
-        budget_.begin(static_cast<std::int32_t>(round.committed.size()), std::max(2, nodes().least),
-                      round.max_nodes, kind == ProposalKind::deterministic || round.params.greedy());
+        budget_.begin(std::max(2, nodes().least), round.max_nodes,
+                      {.chosen = kind == ProposalKind::deterministic || round.params.greedy(),
+                       .catch_up = budget_.catch_up(draft_)});
     tree.narrow(cost_model.limit());
     if (cost_model.limit() < 2) co_return;
     ProposeContext bounded = round;
@@ -75,17 +77,23 @@ class CostAware {
   /// Learns from a round's result. Returns what the round cost, in the curves' unit.
   double learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     if constexpr (LearnsFromRounds<S>) shape_.learn(tree, result, timing);
-    return budget_.learn(tree, result, timing);
+    budget_.see(tree, result);
+    const double cost = budget_.learn(of_round(tree, result, timing));
+    end_round(result, timing.draft.calls);
+    return cost;
   }
 
   /// Learns from a round that something else proposed: what its pass took, and which tokens the draft missed.
   void learn_other(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
-    budget_.learn_other(tree, result, timing);
+    budget_.learn_other(of_round(tree, result, timing));
+    end_round(result, 0);
   }
 
   /// Begins a text.
   void reset() {
-    budget_.start(carry_);
+    if (!carry_) budget_.forget();
+    draft_ = {};
+    first_pass_ = true;
     if constexpr (LearnsFromRounds<S>) shape_.reset();
   }
 
@@ -95,12 +103,26 @@ class CostAware {
     if constexpr (CountsReviews<S>) return shape_.reviewed();
     return {};
   }
-  const DraftBudget& budget() const { return budget_; }  ///< what it has learned
+  const BatchBudget& budget() const { return budget_; }  ///< what it has learned
 
  private:
+  /// The first pass of a text processes what the prompt deferred.
+  BudgetRound of_round(const TokenTree& tree, const VerifyResult& result, const Timing& timing) const {
+    return {.nodes = tree.size(),
+            .tokens = static_cast<double>(result.accepted.size()),
+            .timing = timing,
+            .drafted = draft_,
+            .settled = !first_pass_};
+  }
+  void end_round(const VerifyResult& result, std::int64_t draft_calls) {
+    draft_.add_round(static_cast<double>(result.accepted.size()), draft_calls);
+    first_pass_ = false;
+  }
+
   S shape_;
-  DraftBudget budget_;
-  bool carry_ = true;
+  BatchBudget budget_;
+  DraftState draft_;
+  bool carry_ = true, first_pass_ = true;
 };
 
 }  // namespace specula

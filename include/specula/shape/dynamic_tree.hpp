@@ -45,7 +45,10 @@ struct DynamicTree {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {
-      if (!detail::expands(drafter, round, work, level, drafted)) break;
+      const DraftCall call = detail::expansion(drafter, round, work, level, drafted);
+      if (call.width == 0) break;
+      const bool pays = co_await round.call_pays(tree, call);
+      if (!pays) break;
       co_await detail::expand(drafter, round, tree, work, top_k, drafted);
     }
     work.list_all();

@@ -118,7 +118,7 @@ class Either {
   const CostAware<S>& drafts() const { return drafts_; }  ///< what drafts, and what it has learned
 
  private:
-  static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as DraftBudget's
+  static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as BatchBudget's
 
   static constexpr double kFew = 4;     // rounds for a usable rate
   static constexpr double kPlenty = 3;  // expected tokens of copies that need no comparison at first

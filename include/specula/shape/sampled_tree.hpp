@@ -48,7 +48,11 @@ struct SampledTree {
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();
-      if (tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) co_return;
+      if (tree.room() < widths[depth]) co_return;
+      const DraftCall call = level(round, tree, begin, widths[depth]);
+      if (call.adds == 0) co_return;
+      const bool pays = co_await round.call_pays(tree, call);
+      if (!pays) co_return;
       if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const LogitsView rows = co_await ask(drafter, tree, tree.tokens().subspan(first, count),
@@ -70,15 +74,15 @@ struct SampledTree {
   }
 
  private:
-  /// Whether a level of `width` children per node from `begin` on pays, and has nodes that the text goes on
-  /// after; depends on earlier levels only.
-  static bool pays(const ProposeContext& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
+  /// The call for a level of `width` children per node from `begin` on, which adds none if the text ends at
+  /// all of these; depends on earlier levels only.
+  static DraftCall level(const ProposeContext& round, const TokenTree& tree, NodeId begin,
+                         std::int32_t width) {
     double reach = 0;
     std::int32_t parents = 0;
     for (NodeId node = begin; node < tree.size(); ++node)
       if (!round.ends_text(tree, node)) reach += round.reach(tree, node), ++parents;
-    const std::int32_t adds = std::min(tree.room(), parents * width);
-    return parents > 0 && round.call_pays(reach, tree.size() - begin, adds, tree.size());
+    return {reach, tree.size() - begin, std::min(tree.room(), parents * width), tree.size()};
   }
 };
 

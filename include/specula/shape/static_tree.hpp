@@ -82,7 +82,10 @@ struct StaticTree {
     places.clear();
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
-      if (!detail::expands(drafter, round, work, level, asked)) break;
+      const DraftCall call = detail::expansion(drafter, round, work, level, asked);
+      if (call.width == 0) break;
+      const bool pays = co_await round.call_pays(tree, call);
+      if (!pays) break;
       co_await detail::run_frontier(
           drafter, round, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
             const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
@@ -125,9 +128,10 @@ struct StaticTree {
         work.tokens.push_back(tree.token(places[at(n)]));
         work.parents.push_back(n == 0 ? kNoParent : drafted[at(form.parent(n))]);
       }
-      if (work.frontier.empty() ||
-          !round.call_pays(reach, static_cast<std::int32_t>(work.frontier.size()), fresh, tree.size()))
-        co_return;
+      if (work.frontier.empty()) co_return;
+      const bool pays = co_await round.call_pays(
+          tree, {reach, static_cast<std::int32_t>(work.frontier.size()), fresh, tree.size()});
+      if (!pays) co_return;
       if (level == 0) drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
       const LogitsView rows = co_await ask(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {

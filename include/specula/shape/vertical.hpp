@@ -60,7 +60,9 @@ struct Vertical {
     inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
       if (round.ends_text(tree, tree.size() - 1)) co_return;
-      if (!round.call_pays(round.reach(tree, tree.size() - 1), 1, 1, tree.size())) co_return;
+      const bool pays =
+          co_await round.call_pays(tree, {.reach = round.reach(tree, tree.size() - 1), .nodes = tree.size()});
+      if (!pays) co_return;
       co_await hand_up<0>(stack, inner, tree, rng);
     }
   }

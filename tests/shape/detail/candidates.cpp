@@ -137,7 +137,7 @@ TEST_CASE(
   NodeId drafted = 0;
   const ProposeContext round = round_of();
   for (int level = 0; level < 4; ++level) {
-    REQUIRE(expands(drafter, round, work, level, drafted));
+    REQUIRE(expansion(drafter, round, work, level, drafted).width > 0);
     expand(drafter, round, tree, work, 3, drafted).run();
     CHECK(drafted == 1 + 3 * level);
     CHECK(work.frontier.size() == 3);
@@ -169,27 +169,28 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("expands: not beyond the drafter's capacity, not without a frontier, not if it does not pay") {
+TEST_CASE("a draft call: not beyond the drafter's capacity, not without a frontier, not if it does not pay") {
   ScriptedDrafter drafter(9, random_rows(9, 1, 2), 3 + 4);
   drafter.sync(kContext, {});
   ProposalBuilder tree(9, 30, 0);
   tree.reset(1, 3);
   Candidates work;
   NodeId drafted = 0;
-  CHECK(expands(drafter, round_of(), work, 0, 3));
-  CHECK_FALSE(expands(drafter, round_of(), work, 0, 4));
+  CHECK(expansion(drafter, round_of(), work, 0, 3).width > 0);
+  CHECK(expansion(drafter, round_of(), work, 0, 4).width == 0);
   expand(drafter, round_of(), tree, work, 3, drafted).run();
-  CHECK(expands(drafter, round_of(), work, 1, drafted));  // 1 + 3 of 4
-  CHECK_FALSE(expands(drafter, round_of(), work, 1, drafted + 1));
+  CHECK(expansion(drafter, round_of(), work, 1, drafted).width > 0);  // 1 + 3 of 4
+  CHECK(expansion(drafter, round_of(), work, 1, drafted + 1).width == 0);
   work.frontier.clear();
-  CHECK_FALSE(expands(drafter, round_of(), work, 1, drafted));
+  CHECK(expansion(drafter, round_of(), work, 1, drafted).width == 0);
 
   AcceptanceEstimator estimator;  // any_probability is 1 / 2
   const CostCurve target({1, 1.1, 1.3, 1.6}), draft({0.2, 0.3, 0.4});
   ScriptedDrafter large(9, random_rows(9, 1, 2));
   const auto pays = [&](double rate, std::int32_t level) {
     CurveCostModel cost_model(estimator, target, draft, {.rate = rate});
-    return expands(large, round_of(&cost_model), work, level, drafted);
+    const ProposeContext round = round_of(&cost_model);
+    return round.call_pays(tree, expansion(large, round, work, level, drafted)).now();
   };
   CHECK(pays(1.6, 0));  // .5 >= 1.6 * (.2 + .1)
   CHECK_FALSE(pays(1.7, 0));

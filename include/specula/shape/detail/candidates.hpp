@@ -121,17 +121,17 @@ class Candidates {
   std::vector<double> reaches_;
 };
 
-/// Whether the drafter can be run over the root (level 0) or the frontier, and whether that pays.
+/// The draft call over the root (level 0) or the frontier; of width 0 if the drafter has no room for it. The
+/// likeliest of its draft tokens is added, if any.
 template <class D>
-bool expands(const D& drafter, const ProposeContext& round, Candidates& work, std::int32_t level,
-             NodeId drafted) {
+DraftCall expansion(const D& drafter, const ProposeContext& round, Candidates& work, std::int32_t level,
+                    NodeId drafted) {
   const auto width = level == 0 ? 1 : static_cast<std::int32_t>(work.frontier.size());
-  if (width == 0 || drafted + width > drafter.capacity() - static_cast<std::int32_t>(round.committed.size()))
-    return false;
+  if (drafted + width > drafter.capacity() - static_cast<std::int32_t>(round.committed.size()))
+    return {.width = 0};
   double reach = level == 0 ? 1 : 0;
   for (const std::int32_t f : work.frontier) reach += work[f].reach;
-  // the likeliest of its draft tokens is added, if any
-  return round.call_pays(reach, width, 1, level + 1);
+  return {reach, width, 1, level + 1};
 }
 
 /// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over
