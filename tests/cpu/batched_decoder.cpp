@@ -19,7 +19,7 @@ using namespace specula::cpu;
 using specula_test::Random;
 
 static_assert(BatchInvariant<Decoder<float>>);
-static_assert(LanguageModel<SlotOf<Decoder<float>>> && RunsInBatch<SlotOf<Decoder<float>>>);
+static_assert(LanguageModel<SlotOf<Decoder<float>>> && specula::detail::RunsInBatch<SlotOf<Decoder<float>>>);
 static_assert(CountsChanges<SlotOf<Decoder<float>>> && TimesItself<SlotOf<Decoder<float>>>);
 static_assert(ExposesKeyValues<SlotOf<Decoder<float>>> && ExposesFeatures<SlotOf<Decoder<float>>>);
 static_assert(TargetConditioned<SlotOf<Decoder<float>>>);

@@ -116,6 +116,6 @@ class ToyBatch {
   std::uint64_t changes_ = 0;
 };
 static_assert(specula::BatchInvariant<ToyBatch>);
-static_assert(specula::RunsInBatch<specula::SlotOf<ToyBatch>>);
+static_assert(specula::detail::RunsInBatch<specula::SlotOf<ToyBatch>>);
 
 }  // namespace specula_test

@@ -8,6 +8,7 @@
 #include "specula/base/stats.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
+#include "specula/proposal/pass_request.hpp"
 
 namespace specula {
 
@@ -32,6 +33,10 @@ class AnyDrafter {
   void sync(Tokens context, Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
   /// Adds nodes; predicts the token after each. See Drafter.
   LogitsView extend(Tokens tokens, Nodes parents) { return drafter_->extend(tokens, parents); }
+  /// extend() in halves, if the drafter's model is a text of a batch; see detail::MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents) { return drafter_->begin_pass(tokens, parents); }
+  /// The second half.
+  LogitsView end_pass(const LogitsView& rows) { return drafter_->end_pass(rows); }
 
  private:
   struct Base {
@@ -44,6 +49,8 @@ class AnyDrafter {
     virtual void truncate(std::int32_t n) = 0;
     virtual void sync(Tokens context, Tokens draft_tokens) = 0;
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
+    virtual PassRequest begin_pass(Tokens tokens, Nodes parents) = 0;
+    virtual LogitsView end_pass(const LogitsView& rows) = 0;
   };
   template <class D>
   struct Of final : Base {
@@ -66,6 +73,14 @@ class AnyDrafter {
     void truncate(std::int32_t n) override { own.truncate(n); }
     void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }
     LogitsView extend(Tokens tokens, Nodes parents) override { return own.extend(tokens, parents); }
+    PassRequest begin_pass([[maybe_unused]] Tokens tokens, [[maybe_unused]] Nodes parents) override {
+      if constexpr (detail::MergesPasses<D>) return own.begin_pass(tokens, parents);
+      return {};
+    }
+    LogitsView end_pass(const LogitsView& rows) override {
+      if constexpr (detail::MergesPasses<D>) return own.end_pass(rows);
+      return rows;
+    }
     D own;
   };
 

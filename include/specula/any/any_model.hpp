@@ -21,6 +21,7 @@
 #include "specula/model/language_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
+#include "specula/proposal/pass_request.hpp"
 
 namespace specula {
 
@@ -56,6 +57,9 @@ class AnyModel {
   /// The model's; empty if it has none. See TimesItself.
   std::optional<double> pass_seconds() const { return model_->pass_seconds(); }
   const void* cache_id() const { return model_->cache_id(); }  ///< the model's; see NamesItsCache
+  /// The model of many texts of which this is one, null if it is none; see SlotOf.
+  const void* batch() const { return model_->batch(); }
+  std::int32_t slot() const { return model_->slot(); }  ///< the text's place in it
   /// As the model declares (KeepsRawRows); else an empty view: the rows are its own.
   LogitsView raw_rows() const { return model_->raw_rows(); }
 
@@ -102,6 +106,8 @@ class AnyModel {
     virtual std::optional<std::uint64_t> change_count() const = 0;
     virtual std::optional<double> pass_seconds() const = 0;
     virtual const void* cache_id() const = 0;
+    virtual const void* batch() const = 0;
+    virtual std::int32_t slot() const = 0;
     virtual LogitsView raw_rows() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
@@ -145,6 +151,14 @@ class AnyModel {
       return std::nullopt;
     }
     const void* cache_id() const override { return detail::cache_of(it); }
+    const void* batch() const override {
+      if constexpr (detail::RunsInBatch<M>) return it.batch();
+      return nullptr;
+    }
+    std::int32_t slot() const override {
+      if constexpr (detail::RunsInBatch<M>) return it.slot();
+      return 0;
+    }
     LogitsView raw_rows() const override {
       if constexpr (KeepsRawRows<M>) return it.raw_rows();
       return {};

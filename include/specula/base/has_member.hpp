@@ -5,9 +5,9 @@
 
 #include "specula/base/compiler_options.hpp"
 
-/// Defines has_NAME<T>(): whether T has a member of this name, of any type, overloaded or not: in a class
-/// derived from T and from another class with such a member, the name is ambiguous. A final class cannot be a
-/// base, so only a member that is neither overloaded nor a template is found in it.
+/// Defines has_NAME<T>(): whether T has a member of this name, of any type, overloaded or not: in a class derived from
+/// T and from another class with such a member, the name is ambiguous. A final class cannot be a base, so only
+/// a member that is neither overloaded nor a template is found in it.
 #define SPECULA_HAS_MEMBER(name)                                                \
   struct name##_member {                                                        \
     int name;                                                                   \

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/has_member.hpp"
 
 // The return type of this library's coroutines. -fsanitize=function of clang 14, a part of its
 // undefined-behaviour sanitizer, cannot compile one that is a template.
@@ -78,10 +79,12 @@ class Steps;
 
 namespace detail {
 
+SPECULA_HAS_MEMBER(steps_arena)
+
 /// The arena among a coroutine's parameters: that of the first which has one.
 template <class A, class... Rest>
 StepsArena& arena_of(A& first, Rest&... rest) {
-  if constexpr (requires { first.steps_arena(); })
+  if constexpr (has_steps_arena<A>())
     return first.steps_arena();
   else if constexpr (sizeof...(Rest) > 0)
     return arena_of(rest...);

@@ -35,9 +35,9 @@ struct BudgetRound {
   std::int32_t texts = 1, nodes = 1;  ///< nodes of the pass, roots included
   double tokens = 1;                  ///< emitted
   Timing timing;                      ///< of the passes
-  /// Of the texts that drafted: sums, and whether any of them was a first call.
-  DraftState drafted = {};
-  bool settled = true;  ///< the pass held nothing but the nodes, such as prompts
+  DraftState drafted = {};            ///< of one text, before the round
+  bool settled = true;                ///< the target's pass held nothing but the nodes, such as prompts
+  double draft_cost = 0;              ///< of a shared budget: what learn_call() returned, in all
 };
 
 /// Plans each round (begin()) and learns from it (see(), learn()): T(n) of the target and of the draft's
@@ -62,10 +62,11 @@ class BatchBudget {
   explicit BatchBudget(CostCurve target = {}, CostCurve draft = {})
       : target_(std::move(target)), draft_(std::move(draft)) {}
 
-  /// Allocates for proposals of `nodes` and draft calls over `draft_nodes`.
-  void reserve(std::int32_t nodes, std::int32_t draft_nodes) {
+  /// Allocates for proposals of `nodes` and draft calls over `draft_nodes`, of all of `texts` texts.
+  void reserve(std::int32_t nodes, std::int32_t draft_nodes, std::int32_t texts = 1) {
     target_.reserve(nodes);
     draft_.reserve(draft_nodes);
+    if (texts > 1) target_.make_straight(), draft_.make_straight();
   }
   /// Forgets all but learned costs.
   void forget() {
@@ -80,6 +81,7 @@ class BatchBudget {
   /// are set here, most_lost is lowered, and catch_up is the least of the texts'.
   CurveCostModel begin(std::int32_t least, std::int32_t most, RoundPrice price) {
     const std::int32_t texts = price.texts, others = texts - 1;
+    shared_ = price.shared;
     const double plain = target_(texts), late = price.catch_up;
     const double bound = price.most_lost;
     price.rate = rate(texts), price.limit = texts, price.most_lost = std::min(bound, balance_ * plain);
@@ -119,7 +121,8 @@ class BatchBudget {
   }
   /// Learns from a round that begin() planned. Returns what it cost, in the curves' unit.
   double learn(const BudgetRound& round) {
-    const double pass = learn_pass(round), draft = learn_draft(round.timing.draft, round.drafted);
+    const double pass = learn_pass(round),
+                 draft = shared_ ? round.draft_cost : learn_draft(round.timing.draft, round.drafted);
     const double plain = target_(round.texts), tokens = round.tokens / round.texts;
     const bool drafted = round.nodes > round.texts || round.timing.draft.calls > 0;
     if (plain > 0) {
@@ -128,7 +131,8 @@ class BatchBudget {
       passes_ = kFade * passes_ + cost;
       drafted_ = kFade * drafted_ + (drafted ? 1 : 0);
       highest_ = std::max(highest_, balance_);
-      balance_ = std::min(balance_ + kShare * tokens + (drafted ? tokens - cost : 0.0), kMax);
+      balance_ = std::min(
+          balance_ + (shared_ ? kShareOfMany : kShare) * tokens + (drafted ? tokens - cost : 0.0), kMax);
       if (balance_ <= highest_ - kFall) {
         estimator_.keep_at_most(kFew);
         highest_ = balance_;
@@ -143,6 +147,22 @@ class BatchBudget {
         ++idle_;
     }
     return pass + draft;
+  }
+  /// Learns from a draft pass over `width` nodes and `late` tokens that their texts had missed; returns what
+  /// it cost, in the curves' unit.
+  double learn_call(std::int32_t width, std::int32_t late, double seconds) {
+    const auto all = static_cast<double>(width + late);
+    if (draft_.given()) return draft_(width + late);
+    if (!(pace_ > 0) || !(seconds > 0)) return 0;
+    const double cost = seconds / pace_;
+    const bool known = draft_.knows(width) || draft_.largest() > width;
+    if (2 * late <= width) {
+      draft_.learn(width, std::max(0.0, cost - late * (late_ >= 0 ? late_ : 0.5 * cost / all)));
+    } else if (known) {
+      const double per_token = std::max(0.0, cost - draft_(width)) / late;
+      late_ = late_ < 0 ? per_token : 0.5 * (late_ + per_token);
+    }
+    return cost;
   }
   /// Learns T(n) alone, from a round whose draft tokens came from elsewhere.
   void learn_other(const BudgetRound& round) { learn_pass(round); }
@@ -165,7 +185,7 @@ class BatchBudget {
     double tokens = text.missed;
     if (late_ < 0 && text.missed * call <= kDare * target_(1)) tokens = std::min(text.missed, 4.0);
     return tokens * (late_ < 0 ? call : std::min(call, late_)) +
-           (text.first_call ? std::max(0.0, prompt_) * text.context : 0.0);
+           (text.first_call ? std::max({0.0, prompt_, prompt_ < 0 ? late_ : 0.0}) * text.context : 0.0);
   }
 
  private:
@@ -176,8 +196,8 @@ class BatchBudget {
     draft     // as the estimates say; idle if they are against it
   };
 
-  static constexpr double kShare = 0.01, kAtFirst = 1.7, kMax = 8;  // passes; see above
-  static constexpr double kFade = 1 - 1.0 / 64;                     // factor per round on earlier ones
+  static constexpr double kShare = 0.01, kShareOfMany = 0.005, kAtFirst = 1.7, kMax = 8;  // passes; see above
+  static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones
   static constexpr double kFew = 8;        // draft tokens for a usable estimate; half is kept after a pause
   static constexpr double kFall = 2.5;     // of the balance: acceptance has changed (a CUSUM test, Page 1954)
   static constexpr double kMargin = 1.05;  // smallest speedup to look for
@@ -318,6 +338,7 @@ class BatchBudget {
   std::int32_t since_plain_ = 0, check_after_ = kPatience;
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1;
   Plan plan_ = Plan::measure;
+  bool shared_ = false;
 };
 
 }  // namespace specula

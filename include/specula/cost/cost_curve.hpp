@@ -21,6 +21,8 @@ namespace specula {
 /// slow is tried again. Between two measured sizes the curve is what it would be if most of the rise came
 /// late (the square of the way), beyond the largest it is flat: the least that a size can cost is assumed
 /// until it is measured, so whoever chooses the cheapest finds the plateaus. at_most() is the cautious side.
+/// A straight curve has lines between measured sizes, and is at_most() beyond them: for sizes too many to be
+/// measured one by one.
 class CostCurve {
  public:
   /// A learned curve.
@@ -50,6 +52,7 @@ class CostCurve {
   static bool differ(double a, double b) { return a > kOutlier * b || b > kOutlier * a; }
   /// The largest size that it knows, 0 if none; 2^24 for a given curve.
   std::int32_t largest() const { return given() ? 1 << 24 : largest_; }
+  void make_straight() { straight_ = true; }  ///< see above; a given curve stays as it is
   /// Allocates for sizes up to `nodes`.
   void reserve(std::int32_t nodes) {
     if (given() || sizes_.size() >= static_cast<std::size_t>(nodes)) return;
@@ -116,7 +119,7 @@ class CostCurve {
       high = std::max(high, size.value);
       for (std::size_t k = from; k <= i; ++k) {
         const double way = static_cast<double>(k + 1 - from) / static_cast<double>(i + 1 - from);
-        sizes_[k].cost = below + (low - below) * way * way;
+        sizes_[k].cost = below + (low - below) * (straight_ ? way : way * way);
         sizes_[k].most = high;
       }
       from = i + 1;
@@ -127,6 +130,7 @@ class CostCurve {
   std::vector<double> given_;  // by nodes - 1
   std::vector<Size> sizes_;    // likewise
   std::int32_t largest_ = 0;   // measured size
+  bool straight_ = false;
 };
 
 }  // namespace specula

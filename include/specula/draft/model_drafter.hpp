@@ -43,7 +43,7 @@ class ModelDrafter {
       "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
 
-  static constexpr bool kMerges = RunsInBatch<M> && std::same_as<Forward, detail::WholeModel>;
+  static constexpr bool kMerges = detail::RunsInBatch<M> && std::same_as<Forward, detail::WholeModel>;
 
  public:
   /// References `model`; tokens that it holds are the context so far.
@@ -145,8 +145,9 @@ class ModelDrafter {
     return rows;
   }
 
-  /// extend() in halves; see MergesPasses.
+  /// extend() in halves; see detail::MergesPasses.
   PassRequest begin_pass(Tokens tokens, Nodes parents) requires kMerges {
+    if (!model_->batch()) return {};
     unfinished_ = true;
     began_ = detail::pass_clock(*model_);
     return asked_ = {model_->batch(), model_->slot(), tokens, parents};

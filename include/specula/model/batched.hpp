@@ -50,6 +50,13 @@ concept BatchInvariant = BatchedLanguageModel<M> && M::kBatchInvariant;
 
 namespace detail {
 
+SPECULA_HAS_MEMBER(change_count)
+SPECULA_HAS_MEMBER(pass_seconds)
+SPECULA_HAS_MEMBER(key_values)
+SPECULA_HAS_MEMBER(features)
+SPECULA_HAS_MEMBER(conditioned_on)
+SPECULA_HAS_MEMBER(keeps_speculation)
+
 /// The views that a conditioned draft takes, by their names, and void where it takes none.
 template <class M>
 struct TargetViews {
@@ -69,7 +76,7 @@ struct TargetViews<M> {
 }  // namespace detail
 
 /// A slot of a model of many texts as a LanguageModel: all that works on one model works on it, one pass a
-/// call, and whoever runs merged passes finds model and slot (RunsInBatch). References the model.
+/// call, and whoever runs merged passes finds model and slot. References the model.
 template <BatchedLanguageModel M>
 class SlotOf : public detail::TargetViews<M> {
  public:
@@ -91,29 +98,28 @@ class SlotOf : public detail::TargetViews<M> {
   void commit(Nodes path) { model_->commit(slot_, path); }       ///< see LanguageModel
   void truncate(std::int32_t n) { model_->truncate(slot_, n); }  ///< see LanguageModel
   /// See CountsChanges: the slot's own.
-  std::uint64_t change_count() const requires requires(const M& m) { m.change_count(0); }
-  { return model_->change_count(slot_); }
+  std::uint64_t change_count() const requires(detail::has_change_count<M>()) {
+    return model_->change_count(slot_);
+  }
   /// See TimesItself: the text's share of the passes, by its part of their nodes.
-  double pass_seconds() const requires requires(const M& m) { m.pass_seconds(0); }
-  { return model_->pass_seconds(slot_); }
+  double pass_seconds() const requires(detail::has_pass_seconds<M>()) { return model_->pass_seconds(slot_); }
   /// See ExposesKeyValues.
-  auto key_values() requires requires(M& m) { m.key_values(0); }
-  { return model_->key_values(slot_); }
+  auto key_values() requires(detail::has_key_values<M>()) { return model_->key_values(slot_); }
   /// See ExposesFeatures.
-  auto features() requires requires(M& m) { m.features(0); }
-  { return model_->features(slot_); }
+  auto features() requires(detail::has_features<M>()) { return model_->features(slot_); }
   /// See TargetConditioned.
   template <class View>
-  void set_target_state(const View& view) requires requires(M& m) {
-    m.set_target_state(0, view);
+  void set_target_state(const View& view) requires(detail::has_set_target_state<M>()) {
+    model_->set_target_state(slot_, view);
   }
-  { model_->set_target_state(slot_, view); }
   /// See TargetConditioned.
-  Conditioning conditioned_on() const requires requires(const M& m) { m.conditioned_on(); }
-  { return model_->conditioned_on(); }
+  Conditioning conditioned_on() const requires(detail::has_conditioned_on<M>()) {
+    return model_->conditioned_on();
+  }
   /// See TargetConditioned.
-  bool keeps_speculation() const requires requires(const M& m) { m.keeps_speculation(); }
-  { return model_->keeps_speculation(); }
+  bool keeps_speculation() const requires(detail::has_keeps_speculation<M>()) {
+    return model_->keeps_speculation();
+  }
 
  private:
   M* model_;

@@ -80,15 +80,6 @@ concept TimesItself = LanguageModel<M> && requires(const M& c) {
   { std::optional(c.pass_seconds()) } -> std::same_as<std::optional<double>>;
 };
 
-/// One text of a model of many (BatchedLanguageModel), as a model: `batch()` is the address of the model of
-/// many, `slot()` the text's place in it. Whoever drives many rounds runs such a model's passes merged; see
-/// PassRequest.
-template <class M>
-concept RunsInBatch = LanguageModel<M> && requires(const M& c) {
-  { c.batch() } -> std::same_as<const void*>;
-  { c.slot() } -> std::same_as<std::int32_t>;
-};
-
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
 /// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
 /// a further call of key_values() that had nothing to compute leaves it valid.

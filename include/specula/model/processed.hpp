@@ -69,9 +69,9 @@ struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
 /// a copy of each row, and O(context + depth) per path that `process` reads. Memory: rows of max_nodes nodes;
 /// with more nodes at a time it allocates, once. It has the optional capabilities of the model: rows of early
-/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may
-/// change between two texts: the prefix that start() keeps is of the model's keys and values, which do not
-/// depend on it.
+/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may change
+/// between two texts: the prefix that start() keeps is of the model's keys and values, which do not depend on
+/// it.
 template <class M, class F>
 class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
@@ -116,9 +116,11 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   /// See ExitsEarly.
   std::int32_t layers_to(std::int32_t exit) const requires ExitsEarly<M> { return model_->layers_to(exit); }
   /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
-  auto key_values() requires ExposesKeyValues<M> { return model_->key_values(); }
+  auto key_values() requires ExposesKeyValues<M>
+  { return model_->key_values(); }
   /// See ExposesFeatures.
-  auto features() requires ExposesFeatures<M> { return model_->features(); }
+  auto features() requires ExposesFeatures<M>
+  { return model_->features(); }
 
   /// The model's own rows of the last extend(); see KeepsRawRows.
   LogitsView raw_rows() const { return raw_; }

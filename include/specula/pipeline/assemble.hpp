@@ -38,6 +38,21 @@ class PipelineOf final : public Pipeline {
   Tokens step(PhiloxRandom& rng, Tokens stop = {}) override { return run_.step(rng, stop); }
   void forget() override { run_.forget(); }                   ///< see Speculator::forget()
   std::int32_t room() const override { return run_.room(); }  ///< see Speculator::room()
+  NodeCounts nodes() const override { return run_.nodes(); }  ///< see Speculator::nodes()
+  ProposalKind kind() const override { return S::kind; }      ///< see Speculator::kind()
+  /// See Speculator::begin().
+  void begin(PhiloxRandom& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes) override {
+    run_.begin(rng, stop, cost_model, max_nodes);
+  }
+  /// See Speculator::keep().
+  void keep([[maybe_unused]] std::span<const std::uint8_t> kept) override {
+    if constexpr (S::kind == ProposalKind::deterministic)
+      run_.keep(kept);
+    else
+      throw std::logic_error("Pipeline::keep: draft tokens are drawn, and must all be verified");
+  }
+  Tokens end() override { return run_.end(); }  ///< see Speculator::end()
+  void abandon() override { run_.abandon(); }   ///< see Speculator::abandon()
   /// See TreeVerifier::params().
   const SamplingParams& params() const override { return run_.verifier().params(); }
   /// See TreeVerifier::set_params().

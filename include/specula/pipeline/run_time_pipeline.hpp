@@ -2,14 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "specula/base/proposal_kind.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/sampling_params.hpp"
 #include "specula/base/stats.hpp"
 #include "specula/distribution/random_source.hpp"
+#include "specula/policy/propose_context.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
@@ -33,6 +38,22 @@ class Pipeline {
   virtual Tokens step(PhiloxRandom& rng, Tokens stop = {}) = 0;  ///< see Speculator::step()
   virtual void forget() = 0;                                     ///< see Speculator::forget()
   virtual std::int32_t room() const = 0;                         ///< see Speculator::room()
+  virtual NodeCounts nodes() const = 0;                          ///< see Speculator::nodes()
+  virtual ProposalKind kind() const = 0;                         ///< see Speculator::kind()
+
+  /// See Speculator::begin().
+  virtual void begin(PhiloxRandom& rng, Tokens stop = {}, CostModel* cost_model = nullptr,
+                     std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) = 0;
+  const PassRequest* want() { return record().want(); }                         ///< see RunRecord::want()
+  void give(const LogitsView& rows) { record().give(rows); }                    ///< see RunRecord::give()
+  void fail(std::exception_ptr failure) { record().fail(std::move(failure)); }  ///< see RunRecord::fail()
+  const DraftCall* bid() { return record().bid(); }                             ///< see RunRecord::bid()
+  void grant(bool pays) { record().grant(pays); }                               ///< see RunRecord::grant()
+  /// See Speculator::keep(); throws std::logic_error if draft tokens are drawn.
+  virtual void keep(std::span<const std::uint8_t> kept) = 0;
+  virtual Tokens end() = 0;    ///< see Speculator::end()
+  virtual void abandon() = 0;  ///< see Speculator::abandon()
+
   /// specula::generate() of this object: start(), then rounds until one of the limits, with a sink for each
   /// round's tokens.
   template <class Sink>

@@ -56,11 +56,6 @@ concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parent
   { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
 };
 
-namespace detail {
-template <class T>
-concept StepsOrVoid = std::same_as<T, Steps> || std::same_as<T, void>;
-}  // namespace detail
-
 /// The drafting loop: runs the drafter and chooses draft tokens, which form a chain, a fixed tree, or a tree
 /// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
 /// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
@@ -73,8 +68,12 @@ concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& r
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
   { c.nodes() } -> std::same_as<NodeCounts>;         // how large its proposals get
-  { s.propose(d, round, tree, rng) } -> detail::StepsOrVoid;  // tree holds the root on entry
-};
+  s.propose(d, round, tree, rng);                    // tree holds the root on entry
+} && (requires(S& s, D& d, const ProposeContext& round, ProposalBuilder& tree, PhiloxRandom& rng) {
+  { s.propose(d, round, tree, rng) } -> std::same_as<Steps>;
+} || requires(S& s, D& d, const ProposeContext& round, ProposalBuilder& tree, PhiloxRandom& rng) {
+  { s.propose(d, round, tree, rng) } -> std::same_as<void>;
+});
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
 /// one that replaces a rejected token). target[n] is p, the target's distribution after node n under the
@@ -109,13 +108,6 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRando
   v.append(tokens);                                                  // the target's: the prompt but its last token
   v.truncate(n);                                                     // the target's
   { v.run_round(tree, rng) } -> std::convertible_to<const VerifyResult&>;  // valid until the next call
-};
-
-/// A verifier whose pass somebody else can run, merged with those of other texts: run_round() in two halves.
-template <class V>
-concept MergesRounds = Verifier<V> && requires(V& v, const TokenTree& tree, const LogitsView& rows, PhiloxRandom& rng) {
-  { v.begin_round(tree) } -> std::same_as<PassRequest>;  // what its target is to run
-  { v.end_round(tree, rows, rng) } -> std::convertible_to<const VerifyResult&>;
 };
 
 /// The verifier's rule keeps the target's distribution for proposals of the shape's kind. A Speculator of

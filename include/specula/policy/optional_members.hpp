@@ -47,8 +47,7 @@ concept CountsReviews = requires(const S& s) {
 /// time: `Usage usage() const noexcept`, or a reference to one.
 template <class D>
 concept ReportsUsage = requires(const D& d) {
-  { d.usage() }
-  noexcept->std::convertible_to<const Usage&>;
+  { d.usage() } noexcept -> std::convertible_to<const Usage&>;
 };
 
 /// A drafter made of several: `static constexpr std::size_t kMembers`, their number; of each, i < kMembers,
@@ -59,8 +58,7 @@ concept ReportsUsage = requires(const D& d) {
 template <class D>
 concept HasMembers = requires(const D& d, std::size_t i, std::int32_t context) {
   { D::kMembers } -> std::convertible_to<std::size_t>;
-  { d.usage(i) }
-  noexcept->std::convertible_to<const Usage&>;
+  { d.usage(i) } noexcept -> std::convertible_to<const Usage&>;
   { d.cache_id(i) } -> std::same_as<const void*>;
   { d.room(context) } -> std::same_as<std::int32_t>;
 };

@@ -180,15 +180,6 @@ class Failure {
 };
 }  // namespace detail
 
-/// A drafter whose pass somebody else can run, merged with those of other texts: extend() in two halves.
-/// `PassRequest begin_pass(tokens, parents)` says what its model is to run, `LogitsView end_pass(rows)` takes
-/// the rows and returns what extend() would. If the pass fails, the next sync() repairs.
-template <class D>
-concept MergesPasses = requires(D& d, Tokens tokens, Nodes parents, const LogitsView& rows) {
-  { d.begin_pass(tokens, parents) } -> std::same_as<PassRequest>;
-  { d.end_pass(rows) } -> std::same_as<LogitsView>;
-};
-
 /// The drafter's answer to ask(): its rows, or tokens. A shape whose propose() is a coroutine awaits it; any
 /// other function takes it now().
 template <class D>
@@ -211,17 +202,19 @@ class [[nodiscard]] Asked {
 
   /// @cond
   bool await_ready() {
-    if constexpr (MergesPasses<D>)
-      if (tree_.waits_for_passes()) return false;
+    if constexpr (detail::MergesPasses<D>) {
+      if (tree_.waits_for_passes()) {
+        const PassRequest request = drafter_.begin_pass(tokens_, parents_);
+        if (request.batch) pass_.emplace(tree_.waiter(), request);
+        if (pass_) return false;
+      }
+    }
     rows_ = now();
     return true;
   }
-  void await_suspend(std::coroutine_handle<> frame) {
-    if constexpr (MergesPasses<D>)
-      pass_.emplace(tree_.waiter(), drafter_.begin_pass(tokens_, parents_)).await_suspend(frame);
-  }
+  void await_suspend(std::coroutine_handle<> frame) { pass_->await_suspend(frame); }
   Rows await_resume() {
-    if constexpr (MergesPasses<D>)
+    if constexpr (detail::MergesPasses<D>)
       if (pass_) return checked(drafter_.end_pass(pass_->await_resume()));
     return rows_;
   }

@@ -1,6 +1,7 @@
 // What a round waits for where somebody else runs the passes of its models.
 #pragma once
 
+#include <concepts>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -10,10 +11,12 @@
 
 namespace specula {
 
+class TokenTree;
+
 /// A pass that a waiting round wants: these nodes in a slot of a model of many texts, merged with those of
 /// other texts or alone. Valid until the round is given the rows.
 struct PassRequest {
-  const void* batch = nullptr;  ///< the model of many texts, by what the slot's batch() says (RunsInBatch)
+  const void* batch = nullptr;  ///< the model of many texts, by what the slot's batch() says
   std::int32_t slot = 0;        ///< the text's place in it
   Tokens tokens;                ///< (nodes)
   Nodes parents;                ///< (nodes) in the slot's numbers, as in LanguageModel::extend()
@@ -28,6 +31,29 @@ struct DraftCall {
 };
 
 namespace detail {
+
+/// One text of a model of many (BatchedLanguageModel) as a model, SlotOf: `batch()` is the address of the
+/// model of many, null where a wrapper holds another model, and `slot()` the text's place in it.
+template <class M>
+concept RunsInBatch = requires(const M& c) {
+  { c.batch() } -> std::same_as<const void*>;
+  { c.slot() } -> std::same_as<std::int32_t>;
+};
+/// A drafter whose pass somebody else can run, merged with those of other texts: extend() in two halves.
+/// `PassRequest begin_pass(tokens, parents)` says what its model is to run, and changes nothing if it is no
+/// text of a batch; `LogitsView end_pass(rows)` takes the rows and returns what extend() would. If the pass
+/// fails, the next sync() repairs.
+template <class D>
+concept MergesPasses = requires(D& d, Tokens tokens, Nodes parents, const LogitsView& rows) {
+  { d.begin_pass(tokens, parents) } -> std::same_as<PassRequest>;
+  { d.end_pass(rows) } -> std::same_as<LogitsView>;
+};
+/// A verifier likewise: run_round() in two halves, `PassRequest begin_round(tree)` and `end_round(tree, rows,
+/// rng)`.
+template <class V>
+concept MergesRounds = requires(V& v, const TokenTree& tree) {
+  { v.begin_round(tree) } -> std::same_as<PassRequest>;
+};
 
 /// What a coroutine awaits for leave to make a draft call. While it waits, `place` points to it.
 class GrantWaiter {

@@ -29,6 +29,7 @@
 #include "specula/proposal/pass_request.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
+#include "specula/run/speculator.hpp"
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
@@ -58,10 +59,43 @@ struct TextResult {
   Stats stats = {};  ///< of this text
 };
 
+namespace detail {
+
+// What make(slot) returns: a Speculator, or a pointer to a Pipeline.
+template <class Run>
+Run& run_of(Run& run) {
+  return run;
+}
+template <class Run>
+Run& run_of(std::unique_ptr<Run>& run) {
+  return *run;
+}
+// What has the settings of a text.
+template <class V, class D, class S>
+V& settings_of(Speculator<V, D, S>& run) {
+  return run.verifier();
+}
+template <class Run>
+Run& settings_of(Run& run) {
+  return run;
+}
+template <class V, class D, class S>
+void keep_nodes([[maybe_unused]] Speculator<V, D, S>& run,
+                [[maybe_unused]] std::span<const std::uint8_t> kept) {
+  if constexpr (S::kind == ProposalKind::deterministic && MergesRounds<V>) run.keep(kept);
+}
+template <class Run>
+void keep_nodes(Run& run, std::span<const std::uint8_t> kept) {
+  run.keep(kept);
+}
+
+}  // namespace detail
+
 /// Decodes many texts at once, which join, end and are cancelled at any round. `make(slot)` returns the
-/// Speculator of a slot, over SlotOf each model; `models` are the models, the target last. A round of all has
-/// one pass of a draft for as long as any text waits for one, then one of the target. Models of a Speculator
-/// that are no slots run in its own calls, unmerged, and so does a shape whose propose() is no coroutine.
+/// Speculator of a slot, or a std::unique_ptr to its Pipeline, over SlotOf each model; `models` are the
+/// models, the target last. A round of all has one pass of a draft for as long as any text waits for one,
+/// then one of the target. Models of a Speculator that are no slots run in its own calls, unmerged, and so
+/// does a shape whose propose() is no coroutine.
 ///
 ///   specula::BatchSpeculator batch{8, [&](std::int32_t slot) {
 ///     return specula::Speculator{specula::TreeVerifier{targets[slot], specula::Sampling{}},
@@ -80,7 +114,7 @@ class BatchSpeculator {
   static_assert(sizeof...(Models) > 0, "BatchSpeculator: it needs the models, the target last");
 
  public:
-  using Run = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the Speculator of a slot
+  using Made = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the pipeline of a slot
 
   /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make`
   /// throws.
@@ -103,11 +137,11 @@ class BatchSpeculator {
                                   ", must be at least 1");
     std::int32_t nodes = 0, drafted = 0;
     for (const auto& text : texts_) {
-      nodes += text->run.shape().nodes().most;
-      drafted += text->run.shape().nodes().held();
-      text->kept.reserve(static_cast<std::size_t>(text->run.shape().nodes().most));
+      nodes += text->run.nodes().most;
+      drafted += text->run.nodes().held();
+      text->kept.reserve(static_cast<std::size_t>(text->run.nodes().most));
     }
-    budget.reserve(nodes, drafted);
+    budget.reserve(nodes, drafted, static_cast<std::int32_t>(texts_.size()));
     ranked_.reserve(static_cast<std::size_t>(nodes));
     probabilities_.reserve(static_cast<std::size_t>(nodes));
     bids_.reserve(texts_.size()), bidders_.reserve(texts_.size());
@@ -149,6 +183,8 @@ class BatchSpeculator {
     for (const auto& text : texts_) n += text->id != 0;
     return n;
   }
+  /// Texts that wait for a free slot.
+  std::int32_t queued() const { return static_cast<std::int32_t>(queue_.size()); }
   /// The tokens of a text that is being written, prompt included; empty if there is none.
   Tokens text(TextId id) const {
     for (const auto& text : texts_)
@@ -187,8 +223,9 @@ class BatchSpeculator {
 
  private:
   struct Text {
-    Text(Make& make, std::int32_t slot) : run(make(slot)) {}
-    Run run;
+    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::run_of(made)) {}
+    Made made;
+    decltype(detail::run_of(std::declval<Made&>())) run;
     TextId id = 0;  // 0: the slot is free
     bool in_round = false;
     TextRequest request;
@@ -204,9 +241,6 @@ class BatchSpeculator {
     Text* text;
     NodeId node;
   };
-  /// Draft tokens may be left out, whatever a text's parameters.
-  static constexpr bool kChooses =
-      std::remove_reference_t<decltype(std::declval<Run&>().shape())>::kind == ProposalKind::deterministic;
   static constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
 
   template <class M>
@@ -235,12 +269,12 @@ class BatchSpeculator {
     text.draft = {};
     text.run.reset_stats();
     guarded(text, [&] {
-      auto& verifier = text.run.verifier();
-      verifier.set_params(text.request.params);
+      auto& settings = detail::settings_of(text.run);
+      settings.set_params(text.request.params);
       if (text.request.logprobs)
-        verifier.report_logprobs(*text.request.logprobs);
+        settings.report_logprobs(*text.request.logprobs);
       else
-        verifier.report_no_logprobs();
+        settings.report_no_logprobs();
       text.run.forget();
       text.run.start(text.request.prompt);
     });
@@ -265,14 +299,14 @@ class BatchSpeculator {
       text.in_round = false;
       const Limits limits{text.request.max_new_tokens, text.request.stop};
       const auto sink = [&](Tokens fresh) { return !text.request.sink || text.request.sink(fresh); };
+      const std::int32_t before = text.out.tokens;
       const Tokens fresh = text.run.end();
-      if (cost_model_) {
-        budget_->see(text.run.proposal(), text.run.result());
-        const auto tokens = static_cast<double>(fresh.size());
-        round_.tokens += tokens;
-        text.draft.add_round(tokens, text.draft_calls);
-      }
-      if (detail::emit(text.run, fresh, limits, sink, text.out)) leave(text, nullptr);
+      if (cost_model_) budget_->see(text.run.proposal(), text.run.result());
+      const bool ended = detail::emit(text.run, fresh, limits, sink, text.out);
+      const double tokens = text.out.tokens - before;
+      round_.tokens += tokens;
+      text.draft.add_round(tokens, text.draft_calls);
+      if (ended) leave(text, nullptr);
     });
   }
   void leave(Text& text, std::exception_ptr failure) {
@@ -291,7 +325,7 @@ class BatchSpeculator {
 
   /// Whether the texts of this round draft.
   void plan() {
-    round_ = {.texts = 0, .nodes = 0, .tokens = 0, .drafted = {.first_call = false}};
+    round_ = {.texts = 0, .nodes = 0, .tokens = 0};
     if (!budget_) return;
     RoundPrice price{.catch_up = 1e300, .texts = 0, .shared = true};
     std::int32_t least = kNoLimit, most = 1;
@@ -302,7 +336,7 @@ class BatchSpeculator {
       text.draft.context = static_cast<double>(text.run.text().size()) - 1;
       price.chosen = chooses(text);
       price.catch_up = std::min(price.catch_up, budget_->catch_up(text.draft));
-      const NodeCounts nodes = text.run.shape().nodes();
+      const NodeCounts nodes = text.run.nodes();
       least = std::min(least, std::max(2, nodes.least)), most = std::max(most, nodes.most);
     }
     if (price.texts == 0) price.texts = 1, price.catch_up = 0;
@@ -310,7 +344,9 @@ class BatchSpeculator {
     cost_model_.emplace(budget_->begin(least, most, price));
     drafts_ = cost_model_->limit() > price.texts;
   }
-  static bool chooses(Text& text) { return kChooses || text.run.verifier().params().greedy(); }
+  /// Whether draft tokens may be left out after they were drafted.
+  static bool prunes(const Text& text) { return text.run.kind() == ProposalKind::deterministic; }
+  static bool chooses(Text& text) { return prunes(text) || detail::settings_of(text.run).params().greedy(); }
   /// Lets those texts make a draft call for which that pays; false if none asks for one.
   bool grant() {
     bidders_.clear(), bids_.clear();
@@ -340,8 +376,8 @@ class BatchSpeculator {
     for (auto& text : texts_) {
       if (!text->in_round || !(text->run.bid() || waits_for_target(*text))) continue;
       const TokenTree& tree = text->run.proposal();
-      nodes += kChooses ? 1 : tree.size();
-      if (!kChooses) continue;
+      nodes += prunes(*text) ? 1 : tree.size();
+      if (!prunes(*text)) continue;
       path_.assign(1, 1.0);
       for (NodeId n = 1; n < tree.size(); ++n) {
         path_.push_back(path_[static_cast<std::size_t>(tree.parent(n))] *
@@ -356,18 +392,16 @@ class BatchSpeculator {
   }
   /// Leaves out the draft tokens that do not pay.
   void choose_nodes() {
-    if constexpr (kChooses) {
-      if (!cost_model_ || !drafts_) return;
-      const std::int32_t roots = rank(), count = cost_model_->nodes_that_pay(probabilities_, roots);
-      if (count == static_cast<std::int32_t>(ranked_.size())) return;
-      for (auto& text : texts_)
-        if (waits_for_target(*text))
-          text->kept.assign(static_cast<std::size_t>(text->run.proposal().size()), 0);
-      for (const Ranked& r : std::span(ranked_).first(static_cast<std::size_t>(count)))
-        r.text->kept[static_cast<std::size_t>(r.node)] = 1;
-      for (auto& text : texts_)
-        if (waits_for_target(*text)) guarded(*text, [&] { text->run.keep(text->kept); });
-    }
+    if (!cost_model_ || !drafts_) return;
+    const std::int32_t others = rank(), count = cost_model_->nodes_that_pay(probabilities_, others);
+    if (count == static_cast<std::int32_t>(ranked_.size())) return;
+    const auto pruned = [&](Text& text) { return waits_for_target(text) && prunes(text); };
+    for (auto& text : texts_)
+      if (pruned(*text)) text->kept.assign(static_cast<std::size_t>(text->run.proposal().size()), 0);
+    for (const Ranked& r : std::span(ranked_).first(static_cast<std::size_t>(count)))
+      r.text->kept[static_cast<std::size_t>(r.node)] = 1;
+    for (auto& text : texts_)
+      if (pruned(*text)) guarded(*text, [&] { detail::keep_nodes(text->run, text->kept); });
   }
   bool waits_for_target(Text& text) {
     const PassRequest* want = text.in_round ? text.run.want() : nullptr;
@@ -394,7 +428,7 @@ class BatchSpeculator {
   template <class M>
   bool run_pass(M& model, Usage& usage) {
     nodes_.clear(), waiting_.clear();
-    bool settled = true;
+    std::int32_t queued = 0;
     for (auto& text : texts_) {
       const PassRequest* want = text->in_round ? text->run.want() : nullptr;
       if (!want || want->batch != &model) continue;
@@ -402,16 +436,14 @@ class BatchSpeculator {
       nodes_.push_back({want->slot});
       if (model.queued(want->slot) <= model.chunk())
         nodes_.back().tokens = want->tokens, nodes_.back().parents = want->parents;
-      settled = settled && model.queued(want->slot) == 0;
+      queued += model.queued(want->slot);
     }
     if (nodes_.empty()) return false;
-    LogitsView rows;
-    {
-      const detail::Stopwatch watch(usage.seconds);
-      rows = model.extend(nodes_);
-    }
+    const double began = clock(model);
+    const LogitsView rows = model.extend(nodes_);
+    const double seconds = clock(model) - began;
     ++passes_;
-    std::int32_t from = 0;
+    std::int32_t from = 0, texts = 0;  // that get rows
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const auto count = static_cast<std::int32_t>(nodes_[i].tokens.size());
       if (count == 0) continue;
@@ -419,25 +451,28 @@ class BatchSpeculator {
       own.data = rows.data + static_cast<std::ptrdiff_t>(from) * rows.stride;
       own.rows = count;
       from += count;
-      if (budget_) count_rows(*waiting_[i], &usage == &round_.timing.draft);
+      ++texts;
+      if (&usage == &round_.timing.draft) ++waiting_[i]->draft_calls;
       guarded(*waiting_[i], [&] { waiting_[i]->run.give(own); });
     }
-    usage.calls += from > 0, usage.nodes += from;
-    if (&usage == &round_.timing.target) round_.nodes = from, round_.settled = settled;
+    usage += {.calls = from > 0, .nodes = from, .seconds = seconds};
+    if (&usage == &round_.timing.target)
+      round_.texts = texts, round_.nodes = from, round_.settled = queued == 0;
+    else if (budget_)
+      round_.draft_cost += budget_->learn_call(from, queued, seconds);
     return from > 0;
   }
 
-  /// A text gets the rows of a pass.
-  void count_rows(Text& text, bool of_draft) {
-    if (!of_draft) {
-      ++round_.texts;
-    } else if (text.draft_calls++ == 0) {
-      round_.drafted.missed += text.draft.missed;
-      round_.drafted.context += text.draft.first_call ? text.draft.context : 0.0;
-      round_.drafted.first_call = round_.drafted.first_call || text.draft.first_call;
+  /// The clock of the passes of `nodes_`: the model's own, if it has one for each text.
+  template <class M>
+  double clock([[maybe_unused]] const M& model) const {
+    if constexpr (detail::has_pass_seconds<M>()) {
+      double all = 0;
+      for (const SlotNodes& own : nodes_) all += model.pass_seconds(own.slot);
+      return all;
     }
+    return detail::monotonic_seconds();
   }
-
   std::tuple<Models&...> models_;
   std::vector<std::unique_ptr<Text>> texts_;  // by slot
   std::deque<std::pair<TextId, TextRequest>> queue_;

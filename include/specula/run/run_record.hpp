@@ -12,6 +12,8 @@
 
 #include "specula/base/rows.hpp"
 #include "specula/base/stats.hpp"
+#include "specula/base/stopwatch.hpp"
+#include "specula/proposal/pass_request.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/proposal/token_tree.hpp"
 
@@ -78,6 +80,28 @@ class RunRecord {
     }
   }
 
+  // ---- a round that waits: see Speculator::begin()
+
+  /// The pass that the round waits for; null if it has ended, or there is none.
+  const PassRequest* want() { return builder().waiter() ? &builder().waiter()->request() : nullptr; }
+  /// Answers want(), with a row per node, valid until the next call: the round goes on to its next pass or to
+  /// its end. Throws std::logic_error if it waits for none.
+  void give(const LogitsView& rows) {
+    const detail::Stopwatch watch(sums().round_seconds);
+    waiter().give(rows);
+  }
+  /// Answers want() where the pass failed. If it was a draft's, that ends drafting as in step(), and the
+  /// round goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no
+  /// pass.
+  void fail(std::exception_ptr failure) { waiter().fail(std::move(failure)); }
+  /// The draft call that the round waits to make; null if it waits for none.
+  const DraftCall* bid() { return builder().bidder() ? &builder().bidder()->call() : nullptr; }
+  /// Answers bid(). Throws std::logic_error if the round waits for no answer.
+  void grant(bool pays) {
+    if (!builder().bidder()) throw std::logic_error("Speculator::grant: the round asks for no draft call");
+    const detail::Stopwatch watch(sums().round_seconds);
+    builder().bidder()->grant(pays);
+  }
   /// Marks, while it lives, that a sink of this run is being called.
   class InSink {
    public:
@@ -112,10 +136,15 @@ class RunRecord {
   /// The text, so that a round does not allocate.
   void reserve_text(std::size_t tokens) { text_.reserve(tokens); }
   void set_text(Tokens text) { text_.assign(text.begin(), text.end()); }  ///< must not be text() itself
-  ProposalBuilder& builder() { return tree_; }                            ///< the proposal, to be written
-  Stats& sums() { return stats_; }                                        ///< the statistics, to be written
-  bool draft_failed() const { return failure_ != nullptr; }               ///< in this text
-  void allow_draft() { failure_ = nullptr; }                              ///< in a new text
+  /// Throws std::logic_error if the round waits for no pass.
+  detail::PassWaiter& waiter() {
+    if (!builder().waiter()) throw std::logic_error("Speculator: the round waits for no pass");
+    return *builder().waiter();
+  }
+  ProposalBuilder& builder() { return tree_; }               ///< the proposal, to be written
+  Stats& sums() { return stats_; }                           ///< the statistics, to be written
+  bool draft_failed() const { return failure_ != nullptr; }  ///< in this text
+  void allow_draft() { failure_ = nullptr; }                 ///< in a new text
   /// Drafting ends, for this text.
   void fail_draft(std::exception_ptr failure) {
     failure_ = std::move(failure);

@@ -145,7 +145,7 @@ class Speculator : public RunRecord {
   //   while (const PassRequest* pass = run.want()) run.give(rows);  // what the model says to pass->tokens
   //   Tokens fresh = run.end();
   //
-  // Models that are no slots of a batch (RunsInBatch) run within these calls, unmerged. With a cost model
+  // Models that are no slots of a batch (SlotOf) run within these calls, unmerged. With a cost model
   // that is shared, a round also waits before each call of its draft: bid() and grant().
 
   /// Begins a round, which references its arguments until its end, and runs to its first pass or bid. The
@@ -157,34 +157,14 @@ class Speculator : public RunRecord {
              std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) {
     begin(rng, stop, cost_model, max_nodes, true);
   }
-  /// The draft call that the round waits to make; null if it waits for none.
-  const DraftCall* bid() { return builder().bidder() ? &builder().bidder()->call() : nullptr; }
-  /// Answers bid(). Throws std::logic_error if the round waits for no answer.
-  void grant(bool pays) {
-    if (!builder().bidder()) throw std::logic_error("Speculator::grant: the round asks for no draft call");
-    const detail::Stopwatch watch(sums().round_seconds);
-    builder().bidder()->grant(pays);
-  }
   /// Leaves nodes out of the proposal() of a round that waits for the target's pass: see
   /// ProposalBuilder::keep(). Throws as that, and std::logic_error if the round waits for something else.
   void keep(std::span<const std::uint8_t> kept) requires(S::kind == ProposalKind::deterministic &&
-                                                         MergesRounds<V>) {
+                                                         detail::MergesRounds<V>) {
     if (!proposed_) throw std::logic_error("Speculator::keep: the round does not wait for the target's pass");
     builder().keep(kept);
     waiter().change(verifier_.begin_round(builder()));
   }
-  /// The pass that the round waits for; null if it has ended, or there is none.
-  const PassRequest* want() { return builder().waiter() ? &builder().waiter()->request() : nullptr; }
-  /// Answers want(), with a row per node, valid until the next call: the round goes on to its next pass or to
-  /// its end. Throws std::logic_error if it waits for none.
-  void give(const LogitsView& rows) {
-    const detail::Stopwatch watch(sums().round_seconds);
-    waiter().give(rows);
-  }
-  /// Answers want() where the pass failed. If it was a draft's, that ends drafting as in step(), and the
-  /// round goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no
-  /// pass.
-  void fail(std::exception_ptr failure) { waiter().fail(std::move(failure)); }
   /// Ends the round: throws and returns as step(). Throws std::logic_error if it still waits for a pass.
   Tokens end() {
     if (!running_.done()) throw std::logic_error("Speculator::end: the round waits for a pass");
@@ -205,6 +185,8 @@ class Speculator : public RunRecord {
     return specula::generate(*this, prompt, limits, rng, std::move(sink));
   }
 
+  NodeCounts nodes() const { return shape_.nodes(); }       ///< how large the shape's proposals get
+  static constexpr ProposalKind kind() { return S::kind; }  ///< how its draft tokens are drawn
   /// Nodes that still fit in the target's KV cache.
   std::int32_t room() const { return verifier_.room(); }
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
@@ -302,11 +284,6 @@ class Speculator : public RunRecord {
   void expect_no_round() const {
     if (!running_.done()) throw std::logic_error("Speculator: a round waits for a pass; give() or abandon()");
   }
-  detail::PassWaiter& waiter() {
-    if (!builder().waiter()) throw std::logic_error("Speculator: the round waits for no pass");
-    return *builder().waiter();
-  }
-
   /// With `waits` false the round runs to its end.
   template <class C>
   void begin(C& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes, bool waits) {
@@ -332,9 +309,10 @@ class Speculator : public RunRecord {
     const ChangeCountRecorder recorder(*this);
     Meter meter(*this);
     co_await propose(tree, rng, stop, cost_model, max_nodes);
-    if constexpr (MergesRounds<V>) {
-      if (tree.waits_for_passes()) {
-        detail::PassWaiter pass(tree.waiter(), verifier_.begin_round(tree));
+    if constexpr (detail::MergesRounds<V>) {
+      const PassRequest request = tree.waits_for_passes() ? verifier_.begin_round(tree) : PassRequest();
+      if (request.batch) {
+        detail::PassWaiter pass(tree.waiter(), request);
         proposed_ = true;
         const LogitsView rows = co_await pass;
         proposed_ = false;

@@ -109,8 +109,10 @@ class TargetVerifier {
   }
 
   /// run_round() in halves, for a target whose passes somebody else runs, merged with those of other texts:
-  /// what the target is to run. Throws as run_round(). If the pass fails, there is nothing to repair.
+  /// what the target is to run; nothing if it is no text of a batch. Throws as run_round(). If the pass
+  /// fails, there is nothing to repair.
   PassRequest begin_round(const TokenTree& tree) requires kMerges {
+    if (!target_->batch()) return {};
     prepare(tree);
     target_->truncate(target_->size());  // a drafter that shares the KV cache may have left nodes in it
     began_ = pass_clock(*target_);
