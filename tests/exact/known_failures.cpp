@@ -33,7 +33,7 @@ template <class S, class D, class C>
 ProposalBuilder grown(S shape, D& drafter, const ProposeContext& round, const TokenTree& tree, C& rng) {
   ProposalBuilder seen(tree.vocab(), tree.capacity(), tree.capacity());
   seen.reset(tree.token(0), tree.origin(), round.max_nodes);
-  shape.propose(drafter, round, seen, rng);
+  specula::propose(shape, drafter, round, seen, rng).run();
   return seen;
 }
 

@@ -48,6 +48,7 @@ class Pipeline {
   void give(const LogitsView& rows) { record().give(rows); }                    ///< see RunRecord::give()
   void fail(std::exception_ptr failure) { record().fail(std::move(failure)); }  ///< see RunRecord::fail()
   const DraftCall* bid() { return record().bid(); }                             ///< see RunRecord::bid()
+  bool proposed() const { return record().proposed(); }                         ///< see RunRecord::proposed()
   void grant(bool pays) { record().grant(pays); }                               ///< see RunRecord::grant()
   /// See Speculator::keep(); throws std::logic_error if draft tokens are drawn.
   virtual void keep(std::span<const std::uint8_t> kept) = 0;

@@ -18,18 +18,16 @@
 #include <utility>
 #include <vector>
 
-#include "specula/base/proposal_kind.hpp"
 #include "specula/base/sampling_params.hpp"
 #include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/cost/batch_budget.hpp"
-#include "specula/cost/curve_cost_model.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/model/batched.hpp"
 #include "specula/proposal/pass_request.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
-#include "specula/run/speculator.hpp"
+#include "specula/run/shared_draft.hpp"
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
@@ -70,25 +68,6 @@ template <class Run>
 Run& run_of(std::unique_ptr<Run>& run) {
   return *run;
 }
-// What has the settings of a text.
-template <class V, class D, class S>
-V& settings_of(Speculator<V, D, S>& run) {
-  return run.verifier();
-}
-template <class Run>
-Run& settings_of(Run& run) {
-  return run;
-}
-template <class V, class D, class S>
-void keep_nodes([[maybe_unused]] Speculator<V, D, S>& run,
-                [[maybe_unused]] std::span<const std::uint8_t> kept) {
-  if constexpr (S::kind == ProposalKind::deterministic && MergesRounds<V>) run.keep(kept);
-}
-template <class Run>
-void keep_nodes(Run& run, std::span<const std::uint8_t> kept) {
-  run.keep(kept);
-}
-
 }  // namespace detail
 
 /// Decodes many texts at once, which join, end and are cancelled at any round. `make(slot)` returns the
@@ -115,6 +94,8 @@ class BatchSpeculator {
 
  public:
   using Made = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the pipeline of a slot
+  /// The Speculator or Pipeline itself.
+  using Run = std::remove_reference_t<decltype(detail::run_of(std::declval<Made&>()))>;
 
   /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make`
   /// throws.
@@ -124,31 +105,19 @@ class BatchSpeculator {
       texts_.push_back(std::unique_ptr<Text>(new Text(make, slot)));
   }
 
-  /// From the next step() on, all texts draft from one budget: level by level those calls of the draft are
-  /// made, in one pass, that are expected to gain more than they cost, and of chosen draft tokens the target
-  /// runs those that pay, over all texts; none at all where plain decoding is faster. Drawn tokens are all
-  /// verified: which to draft is decided before, from what is above them. It takes the place of CostAware,
-  /// which would take the texts' common passes for its own. A round with draft tokens takes at most
-  /// `max_stretch` times as long as a plain one, by what is known of the costs, so that texts that gain
-  /// nothing wait no longer. Throws std::invalid_argument unless max_stretch >= 1.
+  /// From the next step() on, all texts draft from one budget, in the place of CostAware, which would take
+  /// the texts' common passes for its own: see SharedDraft. Throws as its constructor.
   void share(BatchBudget budget, double max_stretch = 1e300) {
-    if (!(max_stretch >= 1))
-      throw std::invalid_argument("BatchSpeculator::share: max_stretch is " + std::to_string(max_stretch) +
-                                  ", must be at least 1");
-    std::int32_t nodes = 0, drafted = 0;
+    NodeCounts nodes{};
     for (const auto& text : texts_) {
-      nodes += text->run.nodes().most;
-      drafted += text->run.nodes().held();
-      text->kept.reserve(static_cast<std::size_t>(text->run.nodes().most));
+      const NodeCounts own = text->run.nodes();
+      nodes.most = std::max(nodes.most, own.most), nodes.drafted = std::max(nodes.drafted, own.held());
     }
-    budget.reserve(nodes, drafted, static_cast<std::int32_t>(texts_.size()));
-    ranked_.reserve(static_cast<std::size_t>(nodes));
-    probabilities_.reserve(static_cast<std::size_t>(nodes));
-    bids_.reserve(texts_.size()), bidders_.reserve(texts_.size());
-    budget_.emplace(std::move(budget));
-    max_stretch_ = max_stretch;
+    shared_.emplace(std::move(budget), static_cast<std::int32_t>(texts_.size()), nodes, max_stretch);
+    writing_.reserve(texts_.size());
   }
-  const BatchBudget* budget() const { return budget_ ? &*budget_ : nullptr; }  ///< what share() was given
+  /// What share() was given, and what it has learned since; null without it.
+  const BatchBudget* budget() const { return shared_ ? &shared_->budget() : nullptr; }
 
   /// Queues a text, which begins in the next step() that has a free slot. Throws std::invalid_argument for
   /// limits or parameters out of range; a prompt that does not fit is that text's failure.
@@ -201,14 +170,14 @@ class BatchSpeculator {
     returned_.clear();
     for (auto& text : texts_)
       if (!text->id && !queue_.empty()) enter(*text);
-    plan();
+    if (shared_) begin_shared();
     for (auto& text : texts_)
       if (text->id && !text->in_round) begin(*text);
-    while (grant() || run_drafts(std::make_index_sequence<sizeof...(Models) - 1>())) {
+    while ((shared_ && shared_->grant()) || run_drafts(std::make_index_sequence<sizeof...(Models) - 1>())) {
     }
-    choose_nodes();
+    if (shared_) shared_->choose();
     try {
-      run_pass(target(), round_.timing.target);
+      run_pass(target(), false);
     } catch (...) {
       for (auto& text : texts_)
         if (text->in_round) text->run.abandon(), text->in_round = false;
@@ -216,32 +185,23 @@ class BatchSpeculator {
     }
     for (auto& text : texts_)
       if (text->in_round && !text->run.want()) end(*text);
-    if (cost_model_ && round_.texts > 0 && round_.tokens > 0) budget_->learn(round_);
+    if (shared_) shared_->end();
     std::swap(returned_, ended_);
     return returned_;
   }
 
  private:
   struct Text {
-    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::run_of(made)) {}
+    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::run_of(made)), shared{.run = &run} {}
     Made made;
-    decltype(detail::run_of(std::declval<Made&>())) run;
+    Run& run;
     TextId id = 0;  // 0: the slot is free
     bool in_round = false;
     TextRequest request;
     Generated out;
     PhiloxRandom rng{0};
-    DraftState draft;
-    std::int64_t draft_calls = 0;    // of the round
-    std::vector<std::uint8_t> kept;  // (nodes) of the proposal
+    typename SharedDraft<Run>::Text shared;
   };
-  /// A draft token that a text would have verified.
-  struct Ranked {
-    double probability;
-    Text* text;
-    NodeId node;
-  };
-  static constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
 
   template <class M>
   static void expect_slots(std::int32_t slots, const M& model) {
@@ -266,7 +226,7 @@ class BatchSpeculator {
     queue_.pop_front();
     text.out = {};
     text.rng = PhiloxRandom{text.request.seed, text.request.sequence};
-    text.draft = {};
+    text.shared.draft = {};
     text.run.reset_stats();
     guarded(text, [&] {
       auto& settings = detail::settings_of(text.run);
@@ -285,10 +245,9 @@ class BatchSpeculator {
       text.out.reason = FinishReason::context_full;
       return leave(text, nullptr);
     }
-    text.draft_calls = 0;
     guarded(text, [&] {
-      if (cost_model_)
-        text.run.begin(text.rng, text.request.stop, &*cost_model_, drafts_ ? kNoLimit : 1);
+      if (shared_)
+        text.run.begin(text.rng, text.request.stop, shared_->cost_model(), shared_->max_nodes());
       else
         text.run.begin(text.rng, text.request.stop);
       text.in_round = true;
@@ -300,12 +259,8 @@ class BatchSpeculator {
       const Limits limits{text.request.max_new_tokens, text.request.stop};
       const auto sink = [&](Tokens fresh) { return !text.request.sink || text.request.sink(fresh); };
       const std::int32_t before = text.out.tokens;
-      const Tokens fresh = text.run.end();
-      if (cost_model_) budget_->see(text.run.proposal(), text.run.result());
-      const bool ended = detail::emit(text.run, fresh, limits, sink, text.out);
-      const double tokens = text.out.tokens - before;
-      round_.tokens += tokens;
-      text.draft.add_round(tokens, text.draft_calls);
+      const bool ended = detail::emit(text.run, text.run.end(), limits, sink, text.out);
+      if (shared_) shared_->ended(text.shared, text.out.tokens - before);
       if (ended) leave(text, nullptr);
     });
   }
@@ -321,91 +276,16 @@ class BatchSpeculator {
     text.id = 0;
   }
 
-  // ---- the budget of all texts
-
-  /// Whether the texts of this round draft.
-  void plan() {
-    round_ = {.texts = 0, .nodes = 0, .tokens = 0};
-    if (!budget_) return;
-    RoundPrice price{.catch_up = 1e300, .texts = 0, .shared = true};
-    std::int32_t least = kNoLimit, most = 1;
+  void begin_shared() {
+    writing_.clear();
+    std::int32_t count = 0;
     for (std::size_t slot = 0; slot < texts_.size(); ++slot) {
       Text& text = *texts_[slot];
-      if (!text.id || target().queued(static_cast<std::int32_t>(slot)) > target().chunk()) continue;
-      ++price.texts;
-      text.draft.context = static_cast<double>(text.run.text().size()) - 1;
-      price.chosen = chooses(text);
-      price.catch_up = std::min(price.catch_up, budget_->catch_up(text.draft));
-      const NodeCounts nodes = text.run.nodes();
-      least = std::min(least, std::max(2, nodes.least)), most = std::max(most, nodes.most);
+      if (!text.id) continue;
+      writing_.push_back(&text.shared);
+      count += target().queued(static_cast<std::int32_t>(slot)) <= target().chunk();
     }
-    if (price.texts == 0) price.texts = 1, price.catch_up = 0;
-    price.most_lost = (max_stretch_ - 1) * budget_->target_costs()(price.texts);
-    cost_model_.emplace(budget_->begin(least, most, price));
-    drafts_ = cost_model_->limit() > price.texts;
-  }
-  /// Whether draft tokens may be left out after they were drafted.
-  static bool prunes(const Text& text) { return text.run.kind() == ProposalKind::deterministic; }
-  static bool chooses(Text& text) { return prunes(text) || detail::settings_of(text.run).params().greedy(); }
-  /// Lets those texts make a draft call for which that pays; false if none asks for one.
-  bool grant() {
-    bidders_.clear(), bids_.clear();
-    if (!cost_model_) return false;
-    for (auto& text : texts_)
-      if (text->in_round && text->run.bid()) bidders_.push_back(text.get());
-    if (bidders_.empty()) return false;
-    std::stable_sort(bidders_.begin(), bidders_.end(),
-                     [](Text* a, Text* b) { return a->run.bid()->reach > b->run.bid()->reach; });
-    std::int32_t nodes = rank();
-    nodes += cost_model_->nodes_that_pay(probabilities_, nodes);
-    for (Text* text : bidders_) {
-      nodes += text->run.bid()->nodes - text->run.proposal().size();  // which it has not added yet
-      bids_.push_back(
-          {*text->run.bid(), chooses(*text), text->draft_calls > 0 ? 0.0 : budget_->catch_up(text->draft)});
-    }
-    const std::size_t granted = cost_model_->grants(bids_, nodes);
-    for (std::size_t i = 0; i < bidders_.size(); ++i)
-      guarded(*bidders_[i], [&] { bidders_[i]->run.grant(i < granted); });
-    return true;
-  }
-  /// Sorts the draft tokens that may be left out, the likeliest first, and returns the other nodes of the
-  /// target's pass.
-  std::int32_t rank() {
-    ranked_.clear(), probabilities_.clear();
-    std::int32_t nodes = 0;
-    for (auto& text : texts_) {
-      if (!text->in_round || !(text->run.bid() || waits_for_target(*text))) continue;
-      const TokenTree& tree = text->run.proposal();
-      nodes += prunes(*text) ? 1 : tree.size();
-      if (!prunes(*text)) continue;
-      path_.assign(1, 1.0);
-      for (NodeId n = 1; n < tree.size(); ++n) {
-        path_.push_back(path_[static_cast<std::size_t>(tree.parent(n))] *
-                        cost_model_->accept_probability(static_cast<double>(tree.confidence(n))));
-        ranked_.push_back({path_.back(), text.get(), n});
-      }
-    }
-    std::stable_sort(ranked_.begin(), ranked_.end(),
-                     [](const Ranked& a, const Ranked& b) { return a.probability > b.probability; });
-    for (const Ranked& r : ranked_) probabilities_.push_back(r.probability);
-    return nodes;
-  }
-  /// Leaves out the draft tokens that do not pay.
-  void choose_nodes() {
-    if (!cost_model_ || !drafts_) return;
-    const std::int32_t others = rank(), count = cost_model_->nodes_that_pay(probabilities_, others);
-    if (count == static_cast<std::int32_t>(ranked_.size())) return;
-    const auto pruned = [&](Text& text) { return waits_for_target(text) && prunes(text); };
-    for (auto& text : texts_)
-      if (pruned(*text)) text->kept.assign(static_cast<std::size_t>(text->run.proposal().size()), 0);
-    for (const Ranked& r : std::span(ranked_).first(static_cast<std::size_t>(count)))
-      r.text->kept[static_cast<std::size_t>(r.node)] = 1;
-    for (auto& text : texts_)
-      if (pruned(*text)) guarded(*text, [&] { detail::keep_nodes(text->run, text->kept); });
-  }
-  bool waits_for_target(Text& text) {
-    const PassRequest* want = text.in_round ? text.run.want() : nullptr;
-    return want && want->batch == &target();
+    shared_->begin(writing_, count);
   }
   auto& target() { return std::get<sizeof...(Models) - 1>(models_); }
 
@@ -416,7 +296,7 @@ class BatchSpeculator {
   template <class M>
   bool run_draft(M& model) {
     try {
-      return run_pass(model, round_.timing.draft);
+      return run_pass(model, true);
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
       for (Text* text : waiting_) text->run.fail(failure);
@@ -426,7 +306,7 @@ class BatchSpeculator {
   /// One pass of a model over all texts that wait for it; false if no text gets rows. A text with more queued
   /// tokens than a chunk only gets on with those.
   template <class M>
-  bool run_pass(M& model, Usage& usage) {
+  bool run_pass(M& model, bool drafts) {
     nodes_.clear(), waiting_.clear();
     std::int32_t queued = 0;
     for (auto& text : texts_) {
@@ -452,14 +332,11 @@ class BatchSpeculator {
       own.rows = count;
       from += count;
       ++texts;
-      if (&usage == &round_.timing.draft) ++waiting_[i]->draft_calls;
+      waiting_[i]->shared.calls += drafts;
       guarded(*waiting_[i], [&] { waiting_[i]->run.give(own); });
     }
-    usage += {.calls = from > 0, .nodes = from, .seconds = seconds};
-    if (&usage == &round_.timing.target)
-      round_.texts = texts, round_.nodes = from, round_.settled = queued == 0;
-    else if (budget_)
-      round_.draft_cost += budget_->learn_call(from, queued, seconds);
+    if (shared_ && drafts && from > 0) shared_->drafted(from, queued, seconds);
+    if (shared_ && !drafts) shared_->verified(texts, from, queued, seconds);
     return from > 0;
   }
 
@@ -480,19 +357,11 @@ class BatchSpeculator {
   std::vector<Text*> waiting_;    // (nodes_) whose they are
   std::vector<TextResult> ended_, returned_;
 
-  // of share()
-  std::optional<BatchBudget> budget_;
-  double max_stretch_ = 1e300;
-  std::optional<CurveCostModel> cost_model_;  // of the round
-  bool drafts_ = false;                       // whether any text may draft in it
-  BudgetRound round_;
-  std::vector<Text*> bidders_;
-  std::vector<DraftBid> bids_;  // (bidders_)
-  std::vector<Ranked> ranked_;
-  std::vector<double> probabilities_;  // (ranked_)
-  std::vector<double> path_;           // (nodes) of one text
   TextId last_id_ = 0;
   std::int64_t passes_ = 0;
+
+  std::optional<SharedDraft<Run>> shared_;
+  std::vector<typename SharedDraft<Run>::Text*> writing_;  // texts of the round
 };
 
 }  // namespace specula

@@ -94,6 +94,8 @@ class RunRecord {
   /// round goes on; if the target's, end() throws this. Throws std::logic_error if the round waits for no
   /// pass.
   void fail(std::exception_ptr failure) { waiter().fail(std::move(failure)); }
+  /// Whether the round waits for the target's pass over proposal().
+  bool proposed() const { return proposed_; }
   /// The draft call that the round waits to make; null if it waits for none.
   const DraftCall* bid() { return builder().bidder() ? &builder().bidder()->call() : nullptr; }
   /// Answers bid(). Throws std::logic_error if the round waits for no answer.
@@ -143,6 +145,7 @@ class RunRecord {
   }
   ProposalBuilder& builder() { return tree_; }               ///< the proposal, to be written
   Stats& sums() { return stats_; }                           ///< the statistics, to be written
+  void set_proposed(bool waits) { proposed_ = waits; }       ///< see proposed()
   bool draft_failed() const { return failure_ != nullptr; }  ///< in this text
   void allow_draft() { failure_ = nullptr; }                 ///< in a new text
   /// Drafting ends, for this text.
@@ -183,6 +186,7 @@ class RunRecord {
   std::int32_t emitted_ = 0;
   bool in_stats_ = false;  // the last round
   bool in_sink_ = false;
+  bool proposed_ = false;
   std::exception_ptr failure_;  // what ended drafting in this text
   Stats stats_;
 };

@@ -161,7 +161,8 @@ class Speculator : public RunRecord {
   /// ProposalBuilder::keep(). Throws as that, and std::logic_error if the round waits for something else.
   void keep(std::span<const std::uint8_t> kept) requires(S::kind == ProposalKind::deterministic &&
                                                          detail::MergesRounds<V>) {
-    if (!proposed_) throw std::logic_error("Speculator::keep: the round does not wait for the target's pass");
+    if (!proposed())
+      throw std::logic_error("Speculator::keep: the round does not wait for the target's pass");
     builder().keep(kept);
     waiter().change(verifier_.begin_round(builder()));
   }
@@ -175,7 +176,7 @@ class Speculator : public RunRecord {
   /// Drops a round that waits: text() and the committed context are as before it.
   void abandon() {
     running_ = {};
-    proposed_ = false;
+    set_proposed(false);
   }
 
   /// specula::generate() of this object: start(), then rounds until one of the limits, with a sink for each
@@ -297,7 +298,7 @@ class Speculator : public RunRecord {
                               std::to_string(text().size() - 1) + " tokens");
     const detail::Stopwatch watch(sums().round_seconds);
     builder().wait_for_passes(waits);
-    proposed_ = false;
+    set_proposed(false);
     running_ = round(builder(), rng, stop, cost_model, max_nodes);
     running_.advance();
   }
@@ -313,9 +314,9 @@ class Speculator : public RunRecord {
       const PassRequest request = tree.waits_for_passes() ? verifier_.begin_round(tree) : PassRequest();
       if (request.batch) {
         detail::PassWaiter pass(tree.waiter(), request);
-        proposed_ = true;
+        set_proposed(true);
         const LogitsView rows = co_await pass;
-        proposed_ = false;
+        set_proposed(false);
         finish(verifier_.end_round(tree, rows, rng), meter);
         co_return;
       }
@@ -391,7 +392,6 @@ class Speculator : public RunRecord {
   D drafter_;
   S shape_;
   std::optional<std::uint64_t> change_count_;  // the target's, when the last call ended, if it counts
-  bool proposed_ = false;                      // whether the round waits for the target's pass
   Steps running_;                              // of begin(); last, since it refers to all others
 };
 
