@@ -440,7 +440,8 @@ TEST_CASE("a budget that looks at what was drawn before it verifies: 3/4 in plac
     do {
       rng.begin();
       run.start(std::vector<Token>{3, 2});
-      law[static_cast<std::size_t>(run.step(rng)[0])] += rng.weight();
+      const Token token = run.step(rng)[0];
+      law[static_cast<std::size_t>(token)] += rng.weight();
     } while (rng.next());
     return law;
   };
