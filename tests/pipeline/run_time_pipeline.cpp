@@ -30,6 +30,12 @@ class Fours final : public Pipeline, public RunRecord {
   }
   void forget() override {}
   std::int32_t room() const override { return left_; }
+  NodeCounts nodes() const override { return {1}; }
+  ProposalKind kind() const override { return ProposalKind::deterministic; }
+  void begin(PhiloxRandom& rng, Tokens stop, CostModel*, std::int32_t) override { step(rng, stop); }
+  void keep(std::span<const std::uint8_t>) override {}
+  Tokens end() override { return Pipeline::text().last(1); }
+  void abandon() override {}
   const SamplingParams& params() const override { return params_; }
   void set_params(const SamplingParams& params) override { params_ = params; }
   void report_logprobs(const LogprobOptions&) override {}

@@ -54,23 +54,30 @@ SPECULA_HAS_MEMBER(change_count)
 SPECULA_HAS_MEMBER(pass_seconds)
 SPECULA_HAS_MEMBER(key_values)
 SPECULA_HAS_MEMBER(features)
-SPECULA_HAS_MEMBER(conditioned_on)
-SPECULA_HAS_MEMBER(keeps_speculation)
 
-/// The views that a conditioned draft takes, by their names, and void where it takes none.
-template <class M>
-struct TargetViews {
-  using TargetKeyValues = void;
-  using TargetFeatures = void;
-};
-template <class M>
+/// What a slot of a conditioned draft has besides; nothing for another model.
+template <class Self, class M>
+struct ConditionedSlot {};
+template <class Self, class M>
   requires requires {
     typename M::TargetKeyValues;
     typename M::TargetFeatures;
   }
-struct TargetViews<M> {
+struct ConditionedSlot<Self, M> {
   using TargetKeyValues = typename M::TargetKeyValues;
   using TargetFeatures = typename M::TargetFeatures;
+
+  /// See TargetConditioned.
+  void set_target_state(const TargetKeyValues& view) { self().model_->set_target_state(self().slot_, view); }
+  /// See TargetConditioned.
+  void set_target_state(const TargetFeatures& view) { self().model_->set_target_state(self().slot_, view); }
+  /// See TargetConditioned.
+  Conditioning conditioned_on() const { return static_cast<const Self*>(this)->model_->conditioned_on(); }
+  /// See TargetConditioned.
+  bool keeps_speculation() const { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
+
+ private:
+  Self& self() { return *static_cast<Self*>(this); }
 };
 
 }  // namespace detail
@@ -78,7 +85,7 @@ struct TargetViews<M> {
 /// A slot of a model of many texts as a LanguageModel: all that works on one model works on it, one pass a
 /// call, and whoever runs merged passes finds model and slot. References the model.
 template <BatchedLanguageModel M>
-class SlotOf : public detail::TargetViews<M> {
+class SlotOf : public detail::ConditionedSlot<SlotOf<M>, M> {
  public:
   SlotOf(M& model, std::int32_t slot) : model_(&model), slot_(slot) {}  ///< Slot `slot` of `model`.
 
@@ -107,21 +114,9 @@ class SlotOf : public detail::TargetViews<M> {
   auto key_values() requires(detail::has_key_values<M>()) { return model_->key_values(slot_); }
   /// See ExposesFeatures.
   auto features() requires(detail::has_features<M>()) { return model_->features(slot_); }
-  /// See TargetConditioned.
-  template <class View>
-  void set_target_state(const View& view) requires(detail::has_set_target_state<M>()) {
-    model_->set_target_state(slot_, view);
-  }
-  /// See TargetConditioned.
-  Conditioning conditioned_on() const requires(detail::has_conditioned_on<M>()) {
-    return model_->conditioned_on();
-  }
-  /// See TargetConditioned.
-  bool keeps_speculation() const requires(detail::has_keeps_speculation<M>()) {
-    return model_->keeps_speculation();
-  }
 
  private:
+  friend detail::ConditionedSlot<SlotOf<M>, M>;
   M* model_;
   std::int32_t slot_;
 };

@@ -46,10 +46,10 @@ class PipelineOf final : public Pipeline {
   }
   /// See Speculator::keep().
   void keep([[maybe_unused]] std::span<const std::uint8_t> kept) override {
-    if constexpr (S::kind == ProposalKind::deterministic)
+    if constexpr (S::kind == ProposalKind::deterministic && detail::MergesRounds<V>)
       run_.keep(kept);
     else
-      throw std::logic_error("Pipeline::keep: draft tokens are drawn, and must all be verified");
+      throw std::logic_error("Pipeline::keep: its draft tokens are drawn, or its target is no text of a batch");
   }
   Tokens end() override { return run_.end(); }  ///< see Speculator::end()
   void abandon() override { run_.abandon(); }   ///< see Speculator::abandon()

@@ -23,7 +23,8 @@ namespace specula {
 /// they do not. For a cascade it is a rough bound: all calls of a stack are assumed to cost the same. Where
 /// drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried again at
 /// growing intervals, as long as the balance of the budget covers the loss: 1% of the tokens of all texts and
-/// 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost.
+/// 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost. Where many texts
+/// have a budget in common (SharedDraft), that decides, and this is the shape itself.
 /// **Draws.** As the wrapped shape, which keeps its distribution: no query depends on a uniform draw of the
 /// token in question. But time is an input: with learned costs the same seed gives the same text only under
 /// rules that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
@@ -61,6 +62,11 @@ class CostAware {
   template <Drafter D, RandomSource C>
   SPECULA_STEPS propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree,
                         C& rng) requires ProposalShape<S, D> {
+    shared_ = round.cost_model && round.cost_model->is_shared();
+    if (shared_) {
+      co_await specula::propose(shape_, drafter, round, tree, rng);
+      co_return;
+    }
     draft_.context = static_cast<double>(round.committed.size());
     CurveCostModel cost_model =
         budget_.begin(std::max(2, nodes().least), round.max_nodes,
@@ -74,9 +80,11 @@ class CostAware {
     co_await specula::propose(shape_, drafter, bounded, tree, rng);
   }
 
-  /// Learns from a round's result. Returns what the round cost, in the curves' unit.
+  /// Learns from a round's result. Returns what the round cost, in the curves' unit; 1 if the costs are
+  /// shared.
   double learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     if constexpr (LearnsFromRounds<S>) shape_.learn(tree, result, timing);
+    if (shared_) return 1;
     budget_.see(tree, result);
     const double cost = budget_.learn(of_round(tree, result, timing));
     end_round(result, timing.draft.calls);
@@ -123,6 +131,7 @@ class CostAware {
   BatchBudget budget_;
   DraftState draft_;
   bool carry_ = true, first_pass_ = true;
+  bool shared_ = false;  // a budget of many texts decides about this round
 };
 
 }  // namespace specula

@@ -98,7 +98,7 @@ class Either {
         drafting_[level_].saw(static_cast<double>(result.accepted.size()), cost);
       return;
     }
-    drafts_.learn_other(tree, result, timing);
+    if (!shared_) drafts_.learn_other(tree, result, timing);
     if (++waited_ >= patience_) {
       trials_ = kTrials, waited_ = 0, resumes_ = true;
       patience_ = std::min(2 * patience_, kMostPatience);
@@ -157,11 +157,14 @@ class Either {
     const CostCurve& costs = drafts_.budget().target_costs();
     chain_.clear();
     level_ = 0;
-    if (!costs.knows(1) || !can_draft(copier, round)) return 0;  // what a plain pass costs comes first
+    // With costs in common a budget decides how many are verified, and rounds are compared by their tokens.
+    shared_ = round.cost_model && round.cost_model->is_shared();
+    const auto cost = [&](std::int32_t nodes) { return shared_ ? 1.0 : costs.at_most(nodes); };
+    if ((!shared_ && !costs.knows(1)) || !can_draft(copier, round)) return 0;  // a plain pass comes first
     copier.sync(round.committed, {});
     const std::int32_t most = std::min({copies_, round.max_nodes - 1, tree.room()});
     std::int32_t best = 0;
-    double reach = 1, tokens = 1, promised = 1, highest = 1 / costs(1);
+    double reach = 1, tokens = 1, promised = 1, highest = 1 / (shared_ ? 1.0 : costs(1));
     Token token = tree.root();
     for (std::int32_t i = 0; i < most && !(i > 0 && round.ends_text(token)); ++i) {
       const NodeId parent = i - 1;
@@ -170,7 +173,7 @@ class Either {
       chain_.push_back({token, rows.confidence(0)});
       reach *= acceptance_.accept_probability(static_cast<double>(rows.confidence(0)));
       tokens += reach;
-      if (const double rate = tokens / costs.at_most(i + 2); rate > highest)
+      if (const double rate = tokens / cost(i + 2); rate > highest)
         highest = rate, promised = tokens, best = i + 1;
     }
     if (best == 0) return 0;
@@ -190,7 +193,7 @@ class Either {
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
   std::int32_t copies_, copied_ = 0;  // in this round
   Usage drafted_;                     // of the first drafter, likewise
-  bool resumes_ = false, carry_ = true;
+  bool resumes_ = false, carry_ = true, shared_ = false;
 };
 
 }  // namespace specula
