@@ -109,11 +109,10 @@ Joint joint(Rule rule, Shape shape, const SamplingParams& params, std::size_t ho
         const LogitsView rows = model.extend(nodes);
         std::int32_t from = 0;
         for (std::size_t i = 0; i < nodes.size(); ++i) {
-          LogitsView own = rows;
-          own.data += from * rows.stride;
-          from += own.rows = static_cast<std::int32_t>(nodes[i].tokens.size());
+          const auto count = static_cast<std::int32_t>(nodes[i].tokens.size());
           if (&model == &draft) ++texts[whose[i]].calls;
-          runs[whose[i]]->give(own);
+          runs[whose[i]]->give(rows.part(from, count));
+          from += count;
         }
         if (shares && &model == &draft) shared.drafted(from, 0, 0);
         if (shares && &model == &target) shared.verified(static_cast<std::int32_t>(nodes.size()), from, 0, 0);

@@ -28,6 +28,10 @@ struct LogitsView {
   std::span<const float> row(std::int32_t index) const {
     return {data + index * stride, static_cast<std::size_t>(vocab)};
   }
+  /// The rows [first, first + count); requires that there are as many.
+  LogitsView part(std::int32_t first, std::int32_t count) const {
+    return {data + first * stride, count, vocab, stride};
+  }
 };
 
 /// Draft tokens of a drafter without rows (n-grams): one token per node, kNoToken where it has none.

@@ -34,7 +34,7 @@ struct DraftState {
 struct BudgetRound {
   std::int32_t texts = 1, nodes = 1;  ///< nodes of the pass, roots included
   double tokens = 1;                  ///< emitted
-  Timing timing;                      ///< of the passes
+  Timing timing = {};                 ///< of the passes
   DraftState drafted = {};            ///< of one text, before the round
   bool settled = true;                ///< the target's pass held nothing but the nodes, such as prompts
   double draft_cost = 0;              ///< of a shared budget: what learn_call() returned, in all

@@ -327,13 +327,9 @@ class BatchSpeculator {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const auto count = static_cast<std::int32_t>(nodes_[i].tokens.size());
       if (count == 0) continue;
-      LogitsView own = rows;
-      own.data = rows.data + static_cast<std::ptrdiff_t>(from) * rows.stride;
-      own.rows = count;
-      from += count;
-      ++texts;
       waiting_[i]->shared.calls += drafts;
-      guarded(*waiting_[i], [&] { waiting_[i]->run.give(own); });
+      guarded(*waiting_[i], [&] { waiting_[i]->run.give(rows.part(from, count)); });
+      from += count, ++texts;
     }
     if (shared_ && drafts && from > 0) shared_->drafted(from, queued, seconds);
     if (shared_ && !drafts) shared_->verified(texts, from, queued, seconds);

@@ -1,0 +1,169 @@
+// Many texts at once, on one thread: a pass by its rows, a merged pass against one over as many nodes of one
+// text, and rounds of 1 to 32 texts, plainly, with chains, and with one budget. The models are the pack's
+// `target` and `small`, or the folders that SPECULA_BATCH_TARGET and SPECULA_BATCH_DRAFT name; weights stay
+// as their files have them, which the label says. `plain_again` is plain decoding once more: its distance
+// from `plain` is the noise.
+//
+//   bench_batch --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <specula/cpu/decoder.hpp>
+#include <specula/run/batch_speculator.hpp>
+#include <specula/specula.hpp>
+
+namespace {
+
+using namespace specula;
+using Model = cpu::Decoder<float>;
+
+std::string folder_of(const char* variable, const char* name) {
+  const char* const given = std::getenv(variable);
+  return given ? given : std::string(SPECULA_MODELS_DIR "/") + name;
+}
+/// Loaded once; models over the same weights are made from it.
+const std::shared_ptr<const cpu::DecoderWeights<float>>& weights_of(bool draft) {
+  using Weights = cpu::DecoderWeights<float>;
+  static const auto target = std::make_shared<const Weights>(
+      cpu::load_decoder_weights<float>(folder_of("SPECULA_BATCH_TARGET", "target")));
+  static const auto small = std::make_shared<const Weights>(
+      cpu::load_decoder_weights<float>(folder_of("SPECULA_BATCH_DRAFT", "small"), target));
+  return draft ? small : target;
+}
+std::unique_ptr<Model> model_of(bool draft, std::int32_t slots, std::int32_t nodes, std::int32_t capacity) {
+  cpu::DecoderOptions options;
+  options.slots = slots, options.max_nodes = nodes, options.capacity = capacity + nodes;
+  options.inputs = cpu::has_bf16_products() ? cpu::Inputs::bf16 : cpu::Inputs::full;
+  return std::make_unique<Model>(weights_of(draft), options);
+}
+std::vector<Token> prompt_of(std::int32_t text, std::int32_t tokens) {
+  std::vector<Token> prompt{1};
+  for (std::int32_t t = 1; t < tokens; ++t) prompt.push_back(300 + (t * 37 + text * 101) % 1500);
+  return prompt;
+}
+/// Each text's tokens, `each` siblings below its context.
+struct Siblings {
+  Siblings(std::int32_t texts, std::int32_t each)
+      : tokens(static_cast<std::size_t>(each)), parents(tokens.size(), kNoParent) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(300 + 7 * i % 1500);
+    for (std::int32_t text = 0; text < texts; ++text) of_texts.push_back({text, tokens, parents});
+  }
+  std::vector<Token> tokens;
+  std::vector<NodeId> parents;
+  std::vector<SlotNodes> of_texts;
+};
+
+/// One pass over texts x each nodes, after a context.
+void pass(benchmark::State& state, bool draft) {
+  const auto texts = static_cast<std::int32_t>(state.range(0)),
+             each = static_cast<std::int32_t>(state.range(1)),
+             context = static_cast<std::int32_t>(state.range(2));
+  const auto model = model_of(draft, texts, each, context);
+  const Siblings nodes(texts, each);
+  for (std::int32_t text = 0; text < texts; ++text) model->append(text, prompt_of(text, context));
+  model->extend(nodes.of_texts);
+  for (std::int32_t text = 0; text < texts; ++text) model->truncate(text, context);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(model->extend(nodes.of_texts).data);
+    for (std::int32_t text = 0; text < texts; ++text) model->truncate(text, context);
+  }
+  state.counters["rows"] = texts * each;
+}
+
+/// Rounds of always as many texts, of 64 new tokens each after 32; reading prompts is not timed.
+void rounds(benchmark::State& state, std::int32_t length, bool shares) {
+  const auto texts = static_cast<std::int32_t>(state.range(0));
+  const auto target = model_of(false, texts, length + 1, 128), draft = model_of(true, texts, length + 1, 128);
+  std::vector<SlotOf<Model>> targets, drafts;
+  for (std::int32_t slot = 0; slot < texts; ++slot)
+    targets.emplace_back(*target, slot), drafts.emplace_back(*draft, slot);
+  BatchSpeculator batch(
+      texts,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return Speculator{TreeVerifier{targets[s], Sampling{}}, ModelDrafter{drafts[s]},
+                          Chain<>{.length = length}};
+      },
+      *draft, *target);
+  if (shares) batch.share(BatchBudget());
+  std::int64_t tokens = 0;
+  std::int32_t joined = 0;
+  const auto passes = [&] {
+    double seconds = 0;
+    for (std::int32_t slot = 0; slot < texts; ++slot)
+      seconds += target->pass_seconds(slot) + draft->pass_seconds(slot);
+    return seconds;
+  };
+  const auto fill =
+      [&] {  // texts of the first round have different lengths, so that later they end one by one
+        bool fresh = false;
+        while (batch.running() + batch.queued() < texts) {
+          TextRequest request;
+          request.prompt = prompt_of(joined, 32);
+          request.max_new_tokens = joined < texts ? 8 + 56 * joined / texts : 64;
+          request.params.temperature = 0;
+          request.sink = [&](Tokens more) {
+            tokens += static_cast<std::int64_t>(more.size());
+            return true;
+          };
+          batch.join(std::move(request));
+          ++joined, fresh = true;
+        }
+        if (fresh) batch.step();
+      };
+  for (int i = 0; i < (shares ? 60 : 2); ++i) fill(), batch.step();
+  tokens = 0;
+  double inside = 0, all = 0;
+  std::int64_t written = 0;
+  for (auto _ : state) {
+    const std::int64_t before = tokens;
+    const double began = passes(), start = detail::monotonic_seconds();
+    benchmark::DoNotOptimize(batch.step().data());
+    inside += passes() - began, all += detail::monotonic_seconds() - start;
+    written += tokens - before;
+    state.PauseTiming();
+    fill();
+    state.ResumeTiming();
+  }
+  state.counters["tokens_per_second"] =
+      benchmark::Counter(static_cast<double>(written), benchmark::Counter::kIsRate);
+  state.counters["tokens_per_round"] = static_cast<double>(written) / static_cast<double>(state.iterations());
+  state.counters["library_share"] = 1 - inside / all;
+}
+
+void plain(benchmark::State& state) { rounds(state, 0, false); }
+void plain_again(benchmark::State& state) { rounds(state, 0, false); }
+void chain_1(benchmark::State& state) { rounds(state, 1, false); }
+void chain_2(benchmark::State& state) { rounds(state, 2, false); }
+void chain_4(benchmark::State& state) { rounds(state, 4, false); }
+void budget(benchmark::State& state) { rounds(state, 6, true); }
+
+void texts(benchmark::internal::Benchmark* bench) {
+  for (const std::int64_t n : {1, 2, 4, 8, 16, 32}) bench->Arg(n);
+  bench->ArgName("texts")->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(plain)->Apply(texts);
+BENCHMARK(plain_again)->Apply(texts);
+BENCHMARK(chain_1)->Apply(texts);
+BENCHMARK(chain_2)->Apply(texts);
+BENCHMARK(chain_4)->Apply(texts);
+BENCHMARK(budget)->Apply(texts);
+
+void rows(benchmark::internal::Benchmark* bench) {
+  for (const std::int64_t n : {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256}) bench->Args({1, n, 128});
+  for (const std::int64_t context : {128, 2000})
+    for (const std::int64_t n : {2, 8, 32}) bench->Args({n, 1, context}), bench->Args({1, n, context});
+  bench->ArgNames({"texts", "each", "context"})->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(pass, target, false)->Apply(rows);
+BENCHMARK_CAPTURE(pass, draft, true)->Apply(rows);
+
+}  // namespace
