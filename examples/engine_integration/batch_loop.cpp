@@ -6,6 +6,7 @@
 //   batch-loop [TEXTS] [FOLDER]    FOLDER holds the models `target` and `small`
 //
 // Each text is then written once more by itself, and must be the same.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +27,6 @@ using Slot = specula::SlotOf<Model>;
 using Run = specula::Speculator<specula::TreeVerifier<Slot, specula::Sampling>, specula::ModelDrafter<Slot>,
                                 specula::Chain<>>;
 constexpr std::int32_t kTokens = 48, kPrompt = 24;
-
 /// What the engine keeps of a text.
 struct Text {
   Text(Model& target, Model& draft, std::int32_t at)
@@ -86,10 +86,7 @@ class Engine {
     }
     shared_.choose();
     pass(target_, texts);
-    for (Text* text : texts) {
-      const specula::Tokens fresh = text->run.end();
-      shared_.ended(text->shared, static_cast<std::int32_t>(fresh.size()));
-    }
+    for (Text* text : texts) shared_.ended(text->shared, static_cast<std::int32_t>(text->run.end().size()));
     shared_.end();
   }
 
@@ -105,9 +102,9 @@ class Engine {
         queued += model.queued(want->slot);
       }
     if (nodes.empty()) return false;
-    const double began = specula::detail::monotonic_seconds();
+    const auto began = std::chrono::steady_clock::now();
     const specula::LogitsView rows = model.extend(nodes);
-    const double seconds = specula::detail::monotonic_seconds() - began;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     ++passes;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const auto count = static_cast<std::int32_t>(nodes[i].tokens.size());
