@@ -309,7 +309,18 @@ class Speculator : public RunRecord {
                       std::int32_t max_nodes) {
     const ChangeCountRecorder recorder(*this);
     Meter meter(*this);
-    co_await propose(tree, rng, stop, cost_model, max_nodes);
+    const Tokens context = text().first(text().size() - 1);
+    const std::int32_t fits = begin_proposal(tree, context, max_nodes);
+    if (fits > 1) {
+      const ProposalBuilder::ResetLock lock(tree);
+      const ProposeContext now{context, verifier_.params(), fits, cost_model, stop};
+      // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
+      if (std::exception_ptr failure =
+              co_await detail::Failure(specula::propose(shape_, drafter_, now, tree, rng)))
+        fail_draft(std::move(failure));
+    }
+    if (tree.size() > 1 && !covers(S::kind, tree.kind()))
+      throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
     if constexpr (detail::MergesRounds<V>) {
       const PassRequest request = tree.waits_for_passes() ? verifier_.begin_round(tree) : PassRequest();
       if (request.batch) {
@@ -323,28 +334,16 @@ class Speculator : public RunRecord {
     }
     finish(verifier_.run_round(tree, rng), meter);
   }
-  /// The first half of a round: what the target is to run.
-  template <class C>
-  SPECULA_STEPS propose(ProposalBuilder& tree, C& rng, Tokens stop, CostModel* cost_model,
-                        std::int32_t max_nodes) {
-    const Tokens context = text().first(text().size() - 1);
+  /// Begins the proposal; returns the nodes that it may have.
+  std::int32_t begin_proposal(ProposalBuilder& tree, Tokens context, std::int32_t max_nodes) {
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
         std::min({shape_.nodes().most, verifier_.room(), std::max(1, draft_room(size)), max_nodes});
     begin_round();
     tree.reset(text().back(), size, fits);
-    if (fits > 1) {
-      const ProposalBuilder::ResetLock lock(tree);
-      const ProposeContext now{context, verifier_.params(), fits, cost_model, stop};
-      // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
-      if (std::exception_ptr failure =
-              co_await detail::Failure(specula::propose(shape_, drafter_, now, tree, rng)))
-        fail_draft(std::move(failure));
-    }
-    if (tree.size() > 1 && !covers(S::kind, tree.kind()))
-      throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
+    return fits;
   }
-  /// The second: what the verifier has committed becomes text.
+  /// What the verifier has committed becomes text.
   void finish(const VerifyResult& result, Meter& meter) {
     add_round(result);
     const Timing spent = meter.book();

@@ -49,7 +49,8 @@ struct Beam {
       if (call.width == 0) break;
       const bool pays = co_await round.call_pays(tree, call);
       if (!pays) break;
-      co_await detail::expand(drafter, round, tree, work, width, drafted);
+      const LogitsView rows = co_await detail::ask_frontier(drafter, round, tree, work);
+      detail::expand(round, tree, work, rows, width, drafted);
     }
     work.listed.assign(work.frontier.begin(), work.frontier.end());
     work.listed.insert(work.listed.end(), work.ended.begin(), work.ended.end());

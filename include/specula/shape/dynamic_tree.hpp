@@ -49,7 +49,8 @@ struct DynamicTree {
       if (call.width == 0) break;
       const bool pays = co_await round.call_pays(tree, call);
       if (!pays) break;
-      co_await detail::expand(drafter, round, tree, work, top_k, drafted);
+      const LogitsView rows = co_await detail::ask_frontier(drafter, round, tree, work);
+      detail::expand(round, tree, work, rows, top_k, drafted);
     }
     work.list_all();
     work.prune(std::min(total, tree.room()), round, tree.size());

@@ -86,20 +86,20 @@ struct StaticTree {
       if (call.width == 0) break;
       const bool pays = co_await round.call_pays(tree, call);
       if (!pays) break;
-      co_await detail::run_frontier(
-          drafter, round, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
-            const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
-            const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
-            const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
-            const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
-            for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
-              const Top& draft_token = top[static_cast<std::size_t>(form.rank(n))];
-              const std::int32_t added =
-                  work.add(draft_token, parent, reach * round.accept_probability(draft_token.prob));
-              places.push_back(n);
-              if (form.children(n) > 0) work.listed.push_back(added);
-            }
-          });
+      const LogitsView rows = co_await detail::ask_frontier(drafter, round, tree, work);
+      detail::each_row(work, rows, asked, [&](std::int32_t parent, NodeId node, auto row) {
+        const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
+        const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
+        const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
+        const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
+        for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
+          const Top& draft_token = top[static_cast<std::size_t>(form.rank(n))];
+          const std::int32_t added =
+              work.add(draft_token, parent, reach * round.accept_probability(draft_token.prob));
+          places.push_back(n);
+          if (form.children(n) > 0) work.listed.push_back(added);
+        }
+      });
       work.advance(round);
     }
     work.list_all();

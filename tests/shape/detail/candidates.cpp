@@ -138,7 +138,7 @@ TEST_CASE(
   const ProposeContext round = round_of();
   for (int level = 0; level < 4; ++level) {
     REQUIRE(expansion(drafter, round, work, level, drafted).width > 0);
-    expand(drafter, round, tree, work, 3, drafted).run();
+    expand(round, tree, work, ask_frontier(drafter, round, tree, work).now(), 3, drafted);
     CHECK(drafted == 1 + 3 * level);
     CHECK(work.frontier.size() == 3);
     CHECK(std::is_sorted(work.frontier.begin(), work.frontier.end()));
@@ -178,7 +178,7 @@ TEST_CASE("a draft call: not beyond the drafter's capacity, not without a fronti
   NodeId drafted = 0;
   CHECK(expansion(drafter, round_of(), work, 0, 3).width > 0);
   CHECK(expansion(drafter, round_of(), work, 0, 4).width == 0);
-  expand(drafter, round_of(), tree, work, 3, drafted).run();
+  expand(round_of(), tree, work, ask_frontier(drafter, round_of(), tree, work).now(), 3, drafted);
   CHECK(expansion(drafter, round_of(), work, 1, drafted).width > 0);  // 1 + 3 of 4
   CHECK(expansion(drafter, round_of(), work, 1, drafted + 1).width == 0);
   work.frontier.clear();
@@ -197,7 +197,7 @@ TEST_CASE("a draft call: not beyond the drafter's capacity, not without a fronti
   large.sync(kContext, {});
   work.clear();
   drafted = 0;
-  expand(large, round_of(), tree, work, 2, drafted).run();
+  expand(round_of(), tree, work, ask_frontier(large, round_of(), tree, work).now(), 2, drafted);
   const double reach = work[work.frontier[0]].reach + work[work.frontier[1]].reach;
   const double limit = reach / 2 / (0.3 + 0.2);  // two nodes drafted, a third verified
   CHECK(pays(0.99 * limit, 1));

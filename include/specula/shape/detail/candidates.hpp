@@ -134,16 +134,13 @@ DraftCall expansion(const D& drafter, const ProposeContext& round, Candidates& w
   return {reach, width, 1, level + 1};
 }
 
-/// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over
-/// the frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a
-/// candidate or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
-template <class D, class Visit>
-SPECULA_STEPS run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-                           NodeId& drafted, Visit visit) {
-  const bool at_root = work.size() == 0;
+/// The draft's rows, in one call over the root, after a sync(), if there are no candidates yet, otherwise
+/// over the frontier.
+template <class D>
+Asked<D> ask_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work) {
   work.tokens.clear();
   work.parents.clear();
-  if (at_root) {
+  if (work.size() == 0) {
     drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
     work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
@@ -152,7 +149,14 @@ SPECULA_STEPS run_frontier(D& drafter, const ProposeContext& round, ProposalBuil
     work.tokens.push_back(work[f].token);
     work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
   }
-  const LogitsView rows = co_await ask(drafter, tree, work.tokens, work.parents);
+  return ask(drafter, tree, work.tokens, work.parents);
+}
+
+/// Clears the list and calls visit(parent, node, row) for each row of ask_frontier(): `parent` is a candidate
+/// or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
+template <class Visit>
+void each_row(Candidates& work, const LogitsView& rows, NodeId& drafted, Visit visit) {
+  const bool at_root = work.size() == 0;
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
@@ -163,10 +167,9 @@ SPECULA_STEPS run_frontier(D& drafter, const ProposeContext& round, ProposalBuil
 
 /// The same, adding the `top_k` likeliest tokens after each node as candidates; the `top_k` of them with the
 /// largest reach become the frontier, or are ended.
-template <class D>
-SPECULA_STEPS expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
-                     std::int32_t top_k, NodeId& drafted) {
-  co_await run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
+inline void expand(const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+                   const LogitsView& rows, std::int32_t top_k, NodeId& drafted) {
+  each_row(work, rows, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
       work.listed.push_back(work.add(top, parent, reach * round.accept_probability(top.prob)));
