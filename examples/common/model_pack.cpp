@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <utility>
 #include <vector>
 
 #include <specula/cpu/decoder.hpp>
 #include <specula/cpu/read_model_config.hpp>
+#include <specula/model/batched.hpp>
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"
@@ -93,6 +95,28 @@ std::optional<specula::cpu::WeightType> stored_of(const std::string& word) {
 
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
   using HeldModel::HeldModel;
+
+  /// One of its texts.
+  specula::AnyModel& text(std::int32_t slot) {
+    for (auto next = static_cast<std::int32_t>(slots.size()); next <= slot; ++next)
+      texts.emplace_back(slots.emplace_back(model, next));
+    return texts[static_cast<std::size_t>(slot)];
+  }
+  std::deque<specula::SlotOf<specula::cpu::Decoder<float>>> slots;
+  std::deque<specula::AnyModel> texts;
+};
+
+/// One text's models.
+class ModelPack::TextModels final : public specula::PipelineModels {
+ public:
+  TextModels(ModelPack& pack, std::int32_t slot) : pack_(pack), slot_(slot) {}
+  specula::AnyModel& target() override { return pack_.load_target().text(slot_); }
+  specula::AnyModel& draft(const std::string& name) override { return pack_.load_draft(name).text(slot_); }
+  std::optional<specula::BigramTable> bigram() override { return pack_.bigram(); }
+
+ private:
+  ModelPack& pack_;
+  std::int32_t slot_;
 };
 
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes)
@@ -103,6 +127,20 @@ ModelPack::~ModelPack() = default;
 specula::AnyModel& ModelPack::target() { return load_target().any; }
 
 specula::AnyModel& ModelPack::draft(const std::string& name) { return load_draft(name).any; }
+
+specula::PipelineModels& ModelPack::text(std::int32_t slot) {
+  for (auto next = static_cast<std::int32_t>(texts_.size()); next <= slot; ++next)
+    texts_.push_back(std::make_unique<TextModels>(*this, next));
+  return *texts_[static_cast<std::size_t>(slot)];
+}
+
+specula::cpu::Decoder<float>& ModelPack::target_model() { return load_target().model; }
+
+std::vector<specula::cpu::Decoder<float>*> ModelPack::draft_models(std::span<const std::string> names) {
+  std::vector<specula::cpu::Decoder<float>*> models;
+  for (const std::string& name : names) models.push_back(&load_draft(name).model);
+  return models;
+}
 
 std::optional<specula::BigramTable> ModelPack::bigram() {
   const auto file = folders_.root / "bigram" / "bigram.json";
@@ -133,6 +171,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
         specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,
+                                         .slots = sizes_.slots,
                                          .vocab_size = sizes_.vocab_size,
                                          .isa = sizes_.isa,
                                          .inputs = sizes_.inputs};

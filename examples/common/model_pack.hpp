@@ -17,6 +17,11 @@
 
 #include <specula/pipeline.hpp>
 
+namespace specula::cpu {
+template <class Real>
+class Decoder;
+}  // namespace specula::cpu
+
 namespace specula_examples {
 
 /// Where models lie: a Hugging Face folder each, or a GGUF file. `root`/target is the target and `root`/NAME
@@ -41,6 +46,7 @@ std::filesystem::path models_root(const std::string& given);
 struct ModelSizes {
   std::int32_t capacity = 0;   // tokens and nodes that a model must hold
   std::int32_t max_nodes = 1;  // largest proposal
+  std::int32_t slots = 1;      // texts at once
   std::int32_t threads = 1;    // of the target and of heads on its features
   specula::Isa isa = specula::best_isa();
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
@@ -69,11 +75,17 @@ class ModelPack final : public specula::PipelineModels {
   ~ModelPack() override;
   specula::AnyModel& target() override;
   specula::AnyModel& draft(const std::string& name) override;
+  /// The same models for one of several texts (ModelSizes::slots), whose passes can be merged.
+  specula::PipelineModels& text(std::int32_t slot);
+  /// The models themselves: drafts of these names.
+  specula::cpu::Decoder<float>& target_model();
+  std::vector<specula::cpu::Decoder<float>*> draft_models(std::span<const std::string> names);
   /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 
  private:
   struct Loaded;  // only model_pack.cpp compiles the models
+  class TextModels;
   Loaded& load_target();
   Loaded& load_draft(const std::string& name);
   Loaded& load(const std::string& role, const std::filesystem::path& folder);
@@ -82,6 +94,7 @@ class ModelPack final : public specula::PipelineModels {
   ModelSizes sizes_;
   // One object cannot be target and draft at once: its cache holds one text.
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<Loaded>> loaded_;
+  std::vector<std::unique_ptr<TextModels>> texts_;
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().

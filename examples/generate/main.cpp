@@ -14,6 +14,7 @@
 #include <specula/cpu/read_model_config.hpp>
 
 #include "asked_prompt.hpp"
+#include "batch.hpp"
 #include "chat.hpp"
 #include "chat_options.hpp"
 #include "conversation.hpp"
@@ -40,6 +41,7 @@ struct Options {
   std::string prompt, prompts, style = "auto", color = "auto", trace, json;
   std::vector<std::string> stops;
   std::size_t limit = 0;
+  std::int32_t batch = 0;  // texts at once; 0: one after the other, as they come
   bool race = false, has_prompt = false;
   std::int32_t runs = 1;
 };
@@ -56,6 +58,10 @@ void add_options(CLI::App& app, Options& options) {
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
       ->excludes(prompt);
   add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
+  app.add_option(
+         "--batch", options.batch,
+         "So many texts at once, in merged passes; each is printed when it and those before it have ended")
+      ->check(CLI::Range(1, 256));
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
   add_chat_options(app, options.chat);
@@ -239,6 +245,22 @@ void show_prefill(std::size_t done, std::size_t total) {
   if (done == total) bar.reset();
 }
 
+/// Answers all prompts, several at once.
+void answer_in_batches(ModelPack& models, const Options& options, std::span<AskedPrompt> prompts,
+                       const Tokenizer& tokenizer, const Paint& paint) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  const BatchRun how{options.pipeline, options.common.sampling, options.batch, options.stops};
+  const DecodeSettings settings{
+      .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.ends(), .seed = options.common.seed};
+  answer_batch(models, prompts, how, settings, tokenizer, std::cerr, [&](const BatchAnswer& answer) {
+    std::cout << (json.empty() ? "" : "\n")
+              << paint.bold(std::string("=== text ").append(std::to_string(json.size() + 1))) << '\n'
+              << paint.dim(answer.prompt) << answer.text << std::endl;
+    json.push_back(to_json(answer.prompt, answer.text, answer.run));
+  });
+  if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Generates text by speculative decoding.", "specula-generate"};
   Options options;
@@ -250,6 +272,8 @@ int run(int argc, char** argv) {
   if (options.race && !options.json.empty())
     throw UsageError("--json does not go with --race; specula-compare writes figures of several pipelines");
   if (options.runs > 1 && !options.race) throw UsageError("--runs goes with --race");
+  if (options.batch > 0 && (options.race || !options.trace.empty()))
+    throw UsageError("--batch does not go with --race and --trace, which show one text after the other");
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
@@ -281,7 +305,14 @@ int run(int argc, char** argv) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
-  ModelPack models(folders, checked_sizes(configs, factories, tokens, tokenizer, options.common));
+  ModelSizes sizes = checked_sizes(configs, factories, tokens, tokenizer, options.common);
+  sizes.slots = std::max(1, options.batch);
+  ModelPack models(folders, std::move(sizes));
+  if (options.batch > 0) {
+    if (talks) throw UsageError("--batch goes with prompts, not with a conversation");
+    answer_in_batches(models, options, asked, tokenizer, paint);
+    return 0;
+  }
   const auto pipeline = factories[0].build(models, options.common.sampling);
   Racer speculating{options.pipeline, pipeline.get(), factories[0].lossy,
                     options.common.sampling.temperature > 0};

@@ -44,6 +44,7 @@ expect 2 "the set 'given' names all drafters of no pipeline" "$compare" --costs 
 expect 2 "against 'chain:9' is neither among --pipelines nor a --search" "$compare" --against chain:9
 expect 2 'dev is for --search, --tune and --find-blocks' "$compare" --dev 3
 expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
+expect 2 'batch does not go with --race' "$generate" --batch 2 --race
 expect 0 '--tokens' "$bigram" --help
 expect 2 'output is required' "$bigram" --text x
 expect 2 'nothing to count' "$bigram" --output "$scratch/bigram.json"
@@ -102,6 +103,16 @@ printf '%s\n' '{"prompt": "def add(a, b):"}' >"$scratch/add.jsonl"
 expect 0 '^chain:3 .*1/1' "$compare" --models "$models" --target "$scratch/stops" --prompts "$scratch/add.jsonl" --max-new-tokens 24 \
   --pipelines chain:3 --json "$scratch/old.json"
 expect 0 '"new_tokens": 1,' cat "$scratch/old.json"
+# Several texts at once are those one by one, in the order of the prompts, also where a stop string ends them.
+printf '%s\n' '{"prompt": "def add(a, b):"}' '{"prompt": "Question: What is 2 + 3?"}' '{"prompt": "def two():"}' >"$scratch/three.jsonl"
+several=("$generate" --models "$models" --prompts "$scratch/three.jsonl" --stop '"""' --max-new-tokens 16)
+expect 0 '3 texts, 2 at once' "${several[@]}" --pipeline cost-aware:chain:3@small --batch 2 --json "$scratch/several.json"
+also '^=== text 3$'
+expect 0 'chain:3: ' "${several[@]}" --pipeline chain:3 --json "$scratch/single.json"
+for json in several single; do grep '"\(text\|ended\|new_tokens\)"' "$scratch/$json.json" >"$scratch/$json.txt"; done
+expect 0 'stop string' cat "$scratch/several.txt"
+expect 0 '' cmp "$scratch/several.txt" "$scratch/single.txt"
+expect 2 'run text by text, without --batch' "$generate" --models "$models" --prompt x --batch 2 --pipeline adaptive-chain:2@layer-skip
 # A model with a chat template: turns of a file, each after the answer before it; a system message; raw; a conversation.
 mkdir "$scratch/chat" && ln -s "$models"/target/* "$scratch/chat"
 printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" \

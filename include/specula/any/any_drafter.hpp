@@ -8,7 +8,6 @@
 #include "specula/base/stats.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
-#include "specula/proposal/pass_request.hpp"
 
 namespace specula {
 

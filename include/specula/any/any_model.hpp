@@ -21,7 +21,6 @@
 #include "specula/model/language_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
-#include "specula/proposal/pass_request.hpp"
 
 namespace specula {
 

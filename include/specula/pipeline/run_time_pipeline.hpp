@@ -14,7 +14,6 @@
 #include "specula/base/sampling_params.hpp"
 #include "specula/base/stats.hpp"
 #include "specula/distribution/random_source.hpp"
-#include "specula/policy/propose_context.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
@@ -22,6 +21,8 @@
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
+
+class CostModel;
 
 /// Usage of one drafter of a pipeline.
 struct DraftUsage {

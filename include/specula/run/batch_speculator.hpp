@@ -22,7 +22,6 @@
 #include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/cost/batch_budget.hpp"
-#include "specula/distribution/random_source.hpp"
 #include "specula/model/batched.hpp"
 #include "specula/proposal/pass_request.hpp"
 #include "specula/run/generate.hpp"
