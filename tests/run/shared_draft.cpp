@@ -1,6 +1,8 @@
 // labels: optimised
 // One budget for all texts of a batch: what it gains and what it may lose, in replays of recorded acceptance.
 
+#include <specula/run/shared_draft.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
