@@ -15,7 +15,10 @@ namespace specula_examples {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Instant = std::chrono::steady_clock::time_point;
+
+Instant now() { return std::chrono::steady_clock::now(); }
+double seconds_since(Instant began) { return std::chrono::duration<double>(now() - began).count(); }
 
 /// An answer that is being written.
 struct Writing {
@@ -25,7 +28,7 @@ struct Writing {
   TextStream stream;
   std::string text;
   std::size_t kept = 0;  // tokens, up to a stop string
-  Clock::time_point began = Clock::now();
+  Instant began = now();
 };
 
 }  // namespace
@@ -59,7 +62,7 @@ void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const Batch
     };
     writing.emplace(batch.join(std::move(request)), std::move(text));
   };
-  const auto began = Clock::now();
+  const Instant began = now();
   for (std::size_t p = 0; p < prompts.size(); ++p) ask(p);
   while (!batch.empty()) {
     for (const specula::TextResult& ended : batch.step()) {
@@ -73,7 +76,7 @@ void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const Batch
                                ended.tokens.begin() + static_cast<std::ptrdiff_t>(own->kept));
       answer.run.stats = ended.stats;
       answer.run.ending = ended.reason;
-      answer.run.decode_seconds = std::chrono::duration<double>(Clock::now() - own->began).count();
+      answer.run.decode_seconds = seconds_since(own->began);
       tokens += own->kept;
       Tokens said(answer.run.tokens);
       if (ended.reason == specula::FinishReason::stop_token) said = said.first(said.size() - 1);
@@ -87,9 +90,9 @@ void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const Batch
     for (; shown < prompts.size() && done[shown]; ++shown)
       for (const BatchAnswer& answer : answers[shown]) show(answer);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   notes << run.pipeline << ": " << tokens << " tokens of " << sequence << " texts, " << run.texts
-        << " at once, " << fixed(static_cast<double>(tokens) / seconds, 1) << " tokens/s with the prompts\n";
+        << " at once, " << fixed(static_cast<double>(tokens) / seconds_since(began), 1)
+        << " tokens/s with the prompts\n";
 }
 
 }  // namespace specula_examples

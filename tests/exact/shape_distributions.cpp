@@ -29,7 +29,7 @@ struct Noted : S {
   Noted(S shape, std::set<std::int32_t>& to) : S(std::move(shape)), sizes(&to) {}
   template <class D, class C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    S::propose(drafter, round, tree, rng);
+    S::propose(drafter, round, tree, rng).run();
     sizes->insert(tree.size());
   }
 };

@@ -32,6 +32,14 @@ class Script : public specula::Pipeline {
  public:
   void forget() override {}
   std::int32_t room() const override { return 1000; }
+  specula::NodeCounts nodes() const override { return {1}; }
+  specula::ProposalKind kind() const override { return specula::ProposalKind::deterministic; }
+  void begin(specula::PhiloxRandom& rng, Tokens stop, specula::CostModel*, std::int32_t) override {
+    step(rng, stop);
+  }
+  void keep(std::span<const std::uint8_t>) override {}
+  Tokens end() override { return text().last(static_cast<std::size_t>(emitted())); }
+  void abandon() override {}
   const specula::SamplingParams& params() const override { return params_; }
   void set_params(const specula::SamplingParams& params) override { params_ = params; }
   void report_logprobs(const specula::LogprobOptions&) override {}

@@ -4,7 +4,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "specula/base/compiler_options.hpp"
 #include "specula/base/has_member.hpp"
 
+/// @cond
 // The return type of this library's coroutines. -fsanitize=function of clang 14, a part of its
 // undefined-behaviour sanitizer, cannot compile one that is a template.
 #if defined(__clang__) && __clang_major__ < 15
@@ -20,6 +20,7 @@
 #else
 #define SPECULA_STEPS ::specula::Steps
 #endif
+/// @endcond
 
 namespace specula {
 
@@ -36,10 +37,10 @@ class StepsArena {
 
   /// @cond
   void* take(std::size_t bytes) {
-    while (blocks_[block_].used + bytes > blocks_[block_].size)
+    while (blocks_[block_].used + bytes > blocks_[block_].memory.size())
       if (++block_ == blocks_.size()) grow_for(bytes);
     Block& block = blocks_[block_];
-    void* const at = block.memory.get() + block.used;
+    void* const at = block.memory.data() + block.used;
     block.used += bytes;
     ++frames_;
     return at;
@@ -51,7 +52,7 @@ class StepsArena {
       return;
     }
     Block& block = blocks_[block_];
-    if (static_cast<std::byte*>(at) + bytes != block.memory.get() + block.used) return;
+    if (static_cast<std::byte*>(at) + bytes != block.memory.data() + block.used) return;
     block.used -= bytes;
     if (block.used == 0 && block_ > 0) --block_;
   }
@@ -59,14 +60,14 @@ class StepsArena {
 
  private:
   struct Block {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t size, used;
+    std::vector<std::byte> memory;  // of one size
+    std::size_t used;
   };
-  void grow(std::size_t bytes) { blocks_.push_back({std::make_unique<std::byte[]>(bytes), bytes, 0}); }
+  void grow(std::size_t bytes) { blocks_.push_back({std::vector<std::byte>(bytes), 0}); }
   void grow_for(std::size_t bytes) {
     --block_;  // if there is no memory
     std::size_t all = bytes;
-    for (const Block& block : blocks_) all += block.size;
+    for (const Block& block : blocks_) all += block.memory.size();
     grow(all);
     ++block_;
   }

@@ -32,7 +32,8 @@ struct DraftState {
 
 /// A round of `texts` texts whose passes are one, as BatchBudget learns from it.
 struct BudgetRound {
-  std::int32_t texts = 1, nodes = 1;  ///< nodes of the pass, roots included
+  std::int32_t texts = 1;             ///< of the pass
+  std::int32_t nodes = 1;             ///< likewise, roots included
   double tokens = 1;                  ///< emitted
   Timing timing = {};                 ///< of the passes
   DraftState drafted = {};            ///< of one text, before the round

@@ -26,7 +26,7 @@ struct RoundPrice {
 
 /// A draft call of one text among others.
 struct DraftBid {
-  DraftCall call;
+  DraftCall call = {};  ///< what the text's shape asks
   bool chosen = true;   ///< see RoundPrice
   double catch_up = 0;  ///< likewise
 };

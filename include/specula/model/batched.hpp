@@ -12,7 +12,7 @@ namespace specula {
 
 /// New nodes of one text in a pass; parents in its own numbers, as in LanguageModel::extend().
 struct SlotNodes {
-  std::int32_t slot = 0;
+  std::int32_t slot = 0;  ///< the text's
   Tokens tokens = {};  ///< (nodes); none: only what was appended runs, or a part of it
   Nodes parents = {};  ///< (nodes)
 };

@@ -23,10 +23,12 @@
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/proposal/token_tree.hpp"
 
+/// @cond
 // A macro: C++20's static_assert takes a literal only.
 #define SPECULA_ASK                                                                        \
   "ask(...) has no rows yet: write `co_await ask(...)` in a function that returns Steps, " \
   "`ask(...).now()` in any other"
+/// @endcond
 
 namespace specula {
 

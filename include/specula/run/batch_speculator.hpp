@@ -35,24 +35,24 @@ using TextId = std::uint64_t;  ///< of a text in a batch: from 1 on, never used 
 
 /// A text that is to be written.
 struct TextRequest {
-  std::vector<Token> prompt = {};
-  std::int32_t max_new_tokens = 256;  ///< see Limits
-  std::vector<Token> stop = {};       ///< see Limits
-  SamplingParams params = {};         ///< of this text
-  std::uint64_t seed = 0;             ///< of PhiloxRandom
-  std::uint32_t sequence = 0;         ///< likewise: samples of one prompt need one each
-  std::optional<LogprobOptions> logprobs = {};
+  std::vector<Token> prompt = {};               ///< at least one token
+  std::int32_t max_new_tokens = 256;            ///< see Limits
+  std::vector<Token> stop = {};                 ///< see Limits
+  SamplingParams params = {};                   ///< of this text
+  std::uint64_t seed = 0;                       ///< of PhiloxRandom
+  std::uint32_t sequence = 0;                   ///< likewise: samples of one prompt need one each
+  std::optional<LogprobOptions> logprobs = {};  ///< see TreeVerifier::report_logprobs()
   /// As generate()'s, or empty: called by step() with the tokens of each round.
   std::function<bool(Tokens)> sink = {};
 };
 
 /// A text that has ended.
 struct TextResult {
-  TextId id = 0;
-  std::vector<Token> tokens = {};  ///< emitted
-  FinishReason reason = FinishReason::cancelled;
-  std::exception_ptr failure =
-      nullptr;       ///< what its rule, shape or sink threw, or a bad row; it ended this text alone
+  TextId id = 0;                                  ///< that join() returned
+  std::vector<Token> tokens = {};                 ///< emitted
+  FinishReason reason = FinishReason::cancelled;  ///< why it ended; of no meaning after a failure
+  /// What its rule, shape or sink threw, or a bad row; it ended this text alone.
+  std::exception_ptr failure = nullptr;
   Stats stats = {};  ///< of this text
 };
 
