@@ -275,6 +275,59 @@ def eigen(page):
         "", f"{source_} Data: [eigen.json](benchmarks/eigen.json), [eigen_native.json](benchmarks/eigen_native.json)."]
 
 
+def batch_source(page, data):
+    return ["", f"1 thread, processor time, medians of {data['repetitions']} repetitions in random order; products of bfloat16 where the machine has them; "
+            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data](benchmarks/batch.json)." + runs.footnote(data)]
+
+
+@named(TABLES, ("batch: pack", "pack"), ("batch: smollm2", "SmolLM2-135M-Instruct"))
+def batch(page, model):
+    """Rounds of 1 to 32 texts."""
+    data = load("batch")
+    if model not in data["models"]:
+        raise Missing("batch")
+    of = data["models"][model]["rounds"]
+    sizes = list(of["plain"])
+    out = [["plain decoding, tokens/s", *(f"{of['plain'][n]['tokens_per_second']:.0f}" for n in sizes)]]
+    for key, title in (("plain_again", "plain decoding once more"), ("chain_1", "chains of 1"), ("chain_2", "chains of 2"), ("chain_4", "chains of 4"),
+                       ("budget", "one budget")):
+        out.append([title] + ["{:.2f}x [{:.2f}, {:.2f}]".format(*of[key][n]["over_plain"]) for n in sizes])
+    out.append(["one budget, tokens per text and round"] + [f"{of['budget'][n]['tokens_per_text_and_round']:.2f}" for n in sizes])
+    out.append(["library beside the passes"] + [f"{100 * of['budget'][n]['library_share']:.1f}%" for n in sizes])
+    return table(["texts", *sizes], out) + batch_source(page, data)
+
+
+@named(TABLES, "method: batches")
+def method_batches(page):
+    """The paper's batches beside ours."""
+    data, reported = load("batch"), load("reported")["batches"]
+    sizes = list(next(iter(data["models"].values()))["rounds"]["plain"])
+    out = [[f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"]] + [f"{x['speedups'][n]:.2f}x" if n in x["speedups"] else "" for n in sizes]
+           for x in reported]
+    for name, model in data["models"].items():
+        of = model["rounds"]
+        fixed = [max(of[f"chain_{k}"][n]["over_plain"][0] for k in (1, 2, 4)) for n in sizes]
+        out.append(["here", f"{name}: the best of chains of 1, 2, 4"] + [f"{x:.2f}x" for x in fixed])
+        out.append(["here", f"{name}: one budget"] + [f"{of['budget'][n]['over_plain'][0]:.2f}x" for n in sizes])
+    return table(["source", "models; texts at once:", *sizes], out) + batch_source(page, data)
+
+
+@named(TABLES, "batch: passes")
+def batch_passes(page):
+    """T(n) of a pass over n rows, and a merged pass against one of a single text."""
+    data = load("batch")
+    out = []
+    for name, model in data["models"].items():
+        for which, passes in model["passes"].items():
+            at = {(p["texts"], p["rows"], p["context"]): p["ms"] for p in passes}
+            counts = sorted(rows for texts, rows, context in at if texts == 1 and context == 128)
+            out.append([f"{name}, {which}, ms"] + [f"{at[1, n, 128]:.2f}" if n == 1 else f"{at[1, n, 128] / at[1, 1, 128]:.2f}" for n in counts])
+            for context in (128, 2000):
+                out.append([f"of as many texts over one, {context} tokens each"] +
+                           [f"{at[n, n, context] / at[1, n, context]:.2f}" if (n, n, context) in at and n > 1 else "" for n in counts])
+    return table(["rows (the first in ms, others over it)", *counts], out) + batch_source(page, data)
+
+
 @named(TABLES, "compile times")
 def compile_times(page):
     data = load("compile_times")

@@ -54,13 +54,13 @@ void keep_nodes(Run& run, std::span<const std::uint8_t> kept) {
 /// all verified: whether to draw them is decided before, from what is above them, since a choice among drawn
 /// tokens biases the text. `Run` is a Speculator or a Pipeline, over slots of models (SlotOf). A round:
 ///
-///   shared.begin(texts);
+///   shared.begin(texts, count);
 ///   for (auto* text : texts) text->run->begin(rng, stop, shared.cost_model(), shared.max_nodes());
-///   while (shared.grant() || a draft's pass for those that want one)
-///     shared.drafted(texts that got rows, rows, queued, seconds);
+///   while (shared.grant() || a pass of a draft over those that want one)
+///     ++text->calls of each of these; shared.drafted(rows, queued, seconds);
 ///   shared.choose();
-///   the target's pass; shared.verified(texts, rows, queued, seconds);
-///   for (auto* text : texts) text->run->end(), shared.ended(*text, tokens);
+///   a pass of the target; shared.verified(count, rows, queued, seconds);
+///   for (auto* text : texts) shared.ended(*text, number of text->run->end());
 ///   shared.end();
 ///
 /// **Cost.** O(nodes log nodes) per level, in all some microseconds; no allocation in a steady round.
