@@ -60,11 +60,11 @@ namespace detail {
 
 // What make(slot) returns: a Speculator, or a pointer to a Pipeline.
 template <class Run>
-Run& rounds_of(Run& run) {
+Run& made_rounds(Run& run) {
   return run;
 }
 template <class Run>
-Run& rounds_of(std::unique_ptr<Run>& run) {
+Run& made_rounds(std::unique_ptr<Run>& run) {
   return *run;
 }
 }  // namespace detail
@@ -94,7 +94,7 @@ class BatchSpeculator {
  public:
   using Made = decltype(std::declval<Make&>()(std::int32_t{}));  ///< the pipeline of a slot
   /// The Speculator or Pipeline itself.
-  using Run = std::remove_reference_t<decltype(detail::rounds_of(std::declval<Made&>()))>;
+  using Run = std::remove_reference_t<decltype(detail::made_rounds(std::declval<Made&>()))>;
 
   /// As many texts at once as `slots`. Throws std::invalid_argument if a model has fewer, and what `make`
   /// throws.
@@ -191,7 +191,7 @@ class BatchSpeculator {
 
  private:
   struct Text {
-    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::rounds_of(made)), shared{.run = &run} {}
+    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::made_rounds(made)), shared{.run = &run} {}
     Made made;
     Run& run;
     TextId id = 0;  // 0: the slot is free
