@@ -105,7 +105,7 @@ class Either {
     }
     acceptance_.fade(kFade);
     const auto accepted = static_cast<std::int32_t>(result.accepted.size()) - 1;
-    for (std::int32_t i = 0; i < std::min(copied_, accepted + 1); ++i)
+    for (std::int32_t i = 0; i < std::min(tree.size() - 1, accepted + 1); ++i)  // a budget may leave some out
       acceptance_.saw(static_cast<double>(tree.confidence(i + 1)), i < accepted);
   }
 
