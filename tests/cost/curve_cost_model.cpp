@@ -102,3 +102,26 @@ TEST_CASE("the best number of draft tokens, against exhaustive search") {
       CHECK(value(count) >= value(n) - 1e-12);
   }
 }
+
+TEST_CASE("bids of several texts: as many are granted as gain most in one pass, if together they pay") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 1000; ++i)
+    record.saw_draft_tokens(i % 2 == 0, i % 2 == 0);  // half of the first draft tokens
+  const CostCurve target(std::vector<double>(40, 1.0)), draft({0.3, 0.31, 0.32, 0.33});
+  const auto granted = [&](double rate, std::vector<double> reaches, double most_lost = 1e300) {
+    CurveCostModel cost_model(
+        record, target, draft,
+        {.rate = rate, .limit = 40, .most_lost = most_lost, .texts = 4, .shared = true});
+    std::vector<DraftBid> bids;
+    for (const double reach : reaches) bids.push_back({.call = {.reach = reach}, .chosen = false});
+    return cost_model.grants(bids, 4);
+  };
+  // each gains half a token; a call costs 1.2 tokens, and 0.04 more for each further node
+  CHECK(granted(4, {1}) == 0);
+  CHECK(granted(4, {1, 1}) == 0);
+  CHECK(granted(4, {1, 1, 1}) == 3);
+  CHECK(granted(4, {1, 1, 1, 1}) == 4);
+  CHECK(granted(4, {1, 1, 1, 0.01}) == 3);      // the last one gains less than its place in the pass costs
+  CHECK(granted(4, {1, 1, 1, 1}, 0.325) == 3);  // a pass over four could lose more than it may
+  CHECK(granted(4, {}) == 0);
+}

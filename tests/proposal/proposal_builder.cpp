@@ -558,3 +558,37 @@ TEST_CASE("only a review distinguishes copied draft tokens from chosen ones") {
   tree.copy(2, 0, 1);
   CHECK_THROWS_AS(tree.copy(3, 0, 1), Error);
 }
+
+TEST_CASE("nodes that were chosen may be left out; the others are renumbered, with their record") {
+  using Flags = std::vector<std::uint8_t>;
+  ProposalBuilder tree(9, 8, 0);
+  tree.reset(0, 5);
+  tree.choose(0, 1, 0.1f), tree.choose(0, 2, 0.2f), tree.choose(1, 3, 0.3f), tree.choose(2, 4, 0.4f);
+  tree.copy(2, 5, 0.5f), tree.choose(4, 6, 0.6f);
+  CHECK_THROWS_WITH_AS(tree.keep(Flags(3)), "ProposalBuilder::keep: 3 flags for 7 nodes", Error);
+  CHECK_THROWS_WITH_AS(tree.keep(Flags{1, 0, 0, 0, 1, 0, 0}),
+                       "ProposalBuilder::keep: node 4 without its parent", Error);
+  CHECK(tree.size() == 7);
+  tree.keep(Flags{0, 0, 1, 0, 1, 1, 1});  // without 1 and 3 below it
+  REQUIRE(tree.size() == 5);
+  const Tokens tokens = tree.tokens();
+  const Nodes parents = tree.parents();
+  CHECK(std::vector<Token>(tokens.begin(), tokens.end()) == std::vector<Token>{0, 2, 4, 5, 6});
+  CHECK(std::vector<NodeId>(parents.begin(), parents.end()) == std::vector<NodeId>{kNoParent, 0, 1, 1, 2});
+  CHECK(tree.first_child(0) == 1);
+  CHECK(tree.next_sibling(1) == kNoParent);
+  CHECK(tree.first_child(1) == 2);
+  CHECK(tree.next_sibling(2) == 3);
+  CHECK(tree.first_child(3) == kNoParent);
+  CHECK(tree.depth(4) == 3);
+  CHECK(tree.confidence(3) == 0.5f);
+  CHECK(tree.draft_distribution(4) == Distribution::at(6));
+  CHECK_FALSE(tree.is_chain());
+  tree.keep(Flags{1, 1, 1, 0, 1});
+  CHECK(tree.is_chain());
+  CHECK(tree.choose(3, 7, 1) == 4);  // it grows on
+  tree.keep(Flags(5));
+  CHECK(tree.size() == 1);
+  CHECK(tree.first_child(0) == kNoParent);
+  CHECK(tree.room() == 7);
+}

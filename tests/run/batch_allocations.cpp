@@ -1,0 +1,56 @@
+// Rounds of many texts in steady state allocate nothing, with and without a budget in common.
+#include <specula/run/batch_speculator.hpp>
+#include <specula/run/shared_draft.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include <specula/specula.hpp>
+
+#include "replay_batch.hpp"
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+
+using namespace specula;
+using specula_test::ReplayBatch;
+
+namespace {
+
+/// Of the rounds from the 13th to the 24th of six texts that are long enough for them.
+template <class Rule, class Shape>
+std::int64_t allocations(Shape shape, float temperature, bool shares) {
+  constexpr std::int32_t kTexts = 6;
+  ReplayBatch target(kTexts, false, [](std::int32_t rows) { return 1 + 0.01 * rows; }),
+      draft(kTexts, true, [](std::int32_t rows) { return 0.02 + 0.001 * rows; });
+  std::vector<SlotOf<ReplayBatch>> targets, drafts;
+  for (std::int32_t s = 0; s < kTexts; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
+  BatchSpeculator batch(
+      kTexts,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return Speculator{TreeVerifier{targets[s], Rule{}}, ModelDrafter{drafts[s]}, shape};
+      },
+      draft, target);
+  if (shares) batch.share(BatchBudget());
+  for (Token text = 0; text < kTexts; ++text)
+    batch.join({.prompt = {text}, .max_new_tokens = 1000, .params = {.temperature = temperature}});
+  for (int i = 0; i < 40; ++i) batch.step();
+  const specula_test::AllocationCount allocated;
+  for (int i = 0; i < 12; ++i) batch.step();
+  const std::int64_t count = allocated.count();
+  CHECK(batch.running() == kTexts);
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("rounds of many texts allocate nothing") {
+  for (const bool shares : {false, true}) {
+    CAPTURE(shares);
+    CHECK(allocations<Sampling>(Chain<>{.length = 4}, 0, shares) == 0);
+    CHECK(allocations<Rejection>(Chain<Draw::sampled>{.length = 4}, 1, shares) == 0);
+    CHECK(allocations<Sampling>(DynamicTree{.top_k = 3, .expansions = 2, .total = 8}, 0, shares) == 0);
+  }
+}
