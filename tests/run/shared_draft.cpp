@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
+#include "random.hpp"
 #include "replay_batch.hpp"
 
 using namespace specula;
@@ -119,6 +121,96 @@ TEST_CASE("chosen tokens: never slower than plain decoding, and as fast as the b
 
 TEST_CASE("drawn tokens: never slower than plain decoding, and as fast as the best fixed length") {
   expect_the_best<Chain<Draw::sampled>, Rejection>(1);
+}
+
+TEST_CASE(
+    "of all texts' chosen tokens those are kept that are worth most, against all sets that are closed") {
+  struct Run {  // a round that has proposed
+    ProposalBuilder tree{2, 8, 0};
+    SamplingParams own{.temperature = 0};
+    std::vector<Token> words{1, 1};
+    std::vector<std::uint8_t> kept;
+    VerifyResult ended;
+    const DraftCall* bid() const { return nullptr; }
+    void grant(bool) {}
+    bool proposed() const { return true; }
+    ProposalKind kind() const { return ProposalKind::deterministic; }
+    NodeCounts nodes() const { return {8}; }
+    Tokens text() const { return words; }
+    const SamplingParams& params() const { return own; }
+    const TokenTree& proposal() const { return tree; }
+    const VerifyResult& result() const { return ended; }
+    void keep(std::span<const std::uint8_t> flags) { kept.assign(flags.begin(), flags.end()); }
+  };
+  specula_test::Random random(4);
+  int left_out = 0, kept_some = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<double> costs{1};
+    for (int n = 1; n < 20; ++n)
+      costs.push_back(costs.back() + (random.bernoulli(0.5) ? 0.0 : random.between(0, 0.5)));
+    BatchBudget budget{CostCurve(costs), CostCurve({0.001})};
+    Run two[2];
+    SharedDraft<Run> shared(std::move(budget), 2, {8});
+    SharedDraft<Run>::Text texts[2]{{&two[0]}, {&two[1]}};
+    SharedDraft<Run>::Text* const both[2]{&texts[0], &texts[1]};
+    // Rounds that were worth it, so that the budget drafts and has a rate.
+    for (int i = 0; i < 12; ++i) {
+      shared.begin(both, 2);
+      for (Run& run : two) {
+        run.tree.reset(1, 1);
+        if (shared.max_nodes() > 1) run.tree.choose(0, 0, 0.6f);
+        run.ended.clear();
+        if (run.tree.size() > 1 && i % 3 > 0) run.ended.accepted.push_back(1);
+      }
+      shared.drafted(2, 0, 0);
+      shared.verified(2, two[0].tree.size() + two[1].tree.size(), 0, 0);
+      for (auto& text : texts) shared.ended(text, static_cast<std::int32_t>(text.run->ended.accepted.size()));
+      shared.end();
+    }
+    shared.begin(both, 2);
+    if (shared.max_nodes() == 1) continue;
+    std::vector<std::pair<int, NodeId>> nodes;
+    std::vector<double> probabilities;
+    for (int t = 0; t < 2; ++t) {
+      Run& run = two[t];
+      run.tree.reset(1, 1);
+      std::vector<double> path{1};
+      for (NodeId n = 1 + random.below(5); n > 0; --n) {
+        const NodeId parent = random.below(run.tree.size()), id = run.tree.size();
+        const float confidence = static_cast<float>(random.between(0.05, 0.95));
+        run.tree.choose(parent, 0, confidence);
+        path.push_back(path[static_cast<std::size_t>(parent)] *
+                       shared.budget().estimator().accept_probability(static_cast<double>(confidence)));
+        nodes.emplace_back(t, id), probabilities.push_back(path.back());
+      }
+      run.kept.assign(static_cast<std::size_t>(run.tree.size()), 1);  // if all are kept, nothing is called
+    }
+    const double rate = shared.budget().rate(2);
+    REQUIRE(rate > 0);
+    shared.choose();
+    // the value of a set, and whether it has all parents
+    const auto value = [&](const auto& has) {
+      double sum = 0;
+      std::int32_t count = 0;
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (has(i)) sum += probabilities[i], ++count;
+      return sum - rate * (costs[static_cast<std::size_t>(1 + count)] - costs[1]);
+    };
+    const auto chosen = [&](std::size_t i) {
+      return two[nodes[i].first].kept[static_cast<std::size_t>(nodes[i].second)] != 0;
+    };
+    double best = 0;
+    for (std::uint32_t set = 0; set < 1u << nodes.size(); ++set)
+      best = std::max(best, value([&](std::size_t i) { return (set >> i & 1) != 0; }));  // closed or not
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      chosen(i) ? ++kept_some : ++left_out;
+      const NodeId parent = two[nodes[i].first].tree.parent(nodes[i].second);
+      if (chosen(i) && parent != 0) CHECK(two[nodes[i].first].kept[static_cast<std::size_t>(parent)] != 0);
+    }
+    CHECK(value(chosen) == doctest::Approx(best).epsilon(1e-9));
+  }
+  CHECK(left_out > 50);
+  CHECK(kept_some > 50);
 }
 
 TEST_CASE("a round takes no longer than it may") {
