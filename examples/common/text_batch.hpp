@@ -6,36 +6,32 @@
 #include <string>
 #include <vector>
 
-#include <specula/pipeline.hpp>
 #include <specula/run/batch_speculator.hpp>
-
-#include "model_pack.hpp"
 
 namespace specula_examples {
 
-/// A specula::BatchSpeculator, whose drafts are known when it is made. `cost-aware:` pipelines share one
-/// budget.
+class ModelPack;
+
+/// What the programs need of a specula::BatchSpeculator, whose drafts are known when it is made.
 class TextBatch {
  public:
-  /// `texts` at once, by the pipeline `name`; the pack has at least as many slots. Throws UsageError for a
-  /// pipeline whose draft runs a part of its layers, which is one text at a time, and what building it
-  /// throws.
-  TextBatch(ModelPack& models, const std::string& name, const specula::SamplingParams& params,
-            std::int32_t texts);
-  ~TextBatch();
-
-  specula::TextId join(specula::TextRequest request);  ///< see BatchSpeculator::join()
-  const std::vector<specula::TextResult>& step();      ///< see BatchSpeculator::step()
-  bool empty() const;                                  ///< see BatchSpeculator::empty()
-  std::int32_t waiting() const;                        ///< texts that are written or queued
+  virtual ~TextBatch() = default;
+  virtual specula::TextId join(specula::TextRequest request) = 0;  ///< see BatchSpeculator::join()
+  virtual bool cancel(specula::TextId id) = 0;                     ///< see BatchSpeculator::cancel()
+  virtual const std::vector<specula::TextResult>& step() = 0;      ///< see BatchSpeculator::step()
+  virtual bool empty() const = 0;                                  ///< see BatchSpeculator::empty()
+  virtual std::int32_t waiting() const = 0;                        ///< texts that are written or queued
   /// Seconds that passes have taken so far, of the target and of all drafts.
-  double pass_seconds() const;
-
- private:
-  struct Base;
-  template <class... Models>
-  struct Of;
-  std::unique_ptr<Base> batch_;
+  virtual double pass_seconds() const = 0;
 };
+
+/// Throws UsageError for a pipeline that make_text_batch() does not make: its draft runs a part of its
+/// layers, which is one text at a time, or it has more than two draft models.
+void check_batched(const std::string& pipeline);
+
+/// `texts` at once; the pack has at least as many slots. `cost-aware:` pipelines share one budget. Throws as
+/// check_batched(), and what building the pipeline throws.
+std::unique_ptr<TextBatch> make_text_batch(ModelPack& models, const std::string& pipeline,
+                                           const specula::SamplingParams& params, std::int32_t texts);
 
 }  // namespace specula_examples

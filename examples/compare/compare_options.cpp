@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <specula/pipeline.hpp>
+#include "batches.hpp"
 #include "bootstrap.hpp"
 #include "braces.hpp"
 #include "json_file.hpp"
@@ -103,6 +104,10 @@ void add_options(CLI::App& app, CompareOptions& options) {
                "Find blocks of the target that it can draft without, on its texts for the development "
                "prompts, and run chains of that "
                "layer-skip, too");
+  app.add_option(
+      "--batch", options.batch,
+      "Also write so many texts at once, as in 1,2,4,8: throughput and time per token, batches being "
+      "always full and prompts not timed");
   app.add_flag(
       "--dry-run", options.dry_run,
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
@@ -148,6 +153,14 @@ CompareWork work_of(const CompareOptions& options) {
   if (!chooses && options.dev)
     throw UsageError("--dev is for --search, --tune and --find-blocks; --skip leaves prompts out");
   work.finds_blocks = options.find_blocks;
+  if (!options.batch.empty()) {
+    work.texts = parse_batches(options.batch);
+    if (options.find_blocks)
+      throw UsageError("--batch does not go with --find-blocks: skipped layers are run text by text");
+    for (const auto& name : work.pipelines) check_batched(name);
+    for (const Search& search : work.searches)
+      for (const auto& name : search.candidates) check_batched(name);
+  }
   if (!tunes) return work;
   work.tuned_drafters = split_list(options.drafters);
   if (work.tuned_drafters.size() > 1)

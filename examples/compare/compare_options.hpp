@@ -27,6 +27,7 @@ struct CompareOptions {
   std::int32_t repeat = 1;
   std::vector<std::string> searches, against, cost_sets;
   std::string search_for = "time";
+  std::string batch;  // numbers of texts
   std::string tune, drafters = "base,small,max-gram";
   bool dry_run = false, find_blocks = false;
 };
@@ -45,6 +46,7 @@ struct CompareWork {
   std::size_t dev = 0;
   std::vector<std::string> tuned_drafters;  // empty: there is no tuning
   bool finds_blocks = false;
+  std::vector<std::int32_t> texts;  // at once, ascending; empty: no batches
 };
 
 /// Throws UsageError for invalid combinations.

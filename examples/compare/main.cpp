@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "asked_prompt.hpp"
+#include "batches.hpp"
 #include "bootstrap.hpp"
 #include "braces.hpp"
 #include "chat_options.hpp"
@@ -90,6 +91,7 @@ void print_plan(const CompareWork& work, std::size_t dev, std::size_t test) {
     std::cout << "search " << search.text << ": " << search.candidates.size() << " candidates\n";
     for (const auto& name : search.candidates) std::cout << "  " << name << '\n';
   }
+  for (const std::int32_t texts : work.texts) std::cout << "texts at once: " << texts << '\n';
 }
 
 std::vector<Figures> all_figures(std::span<const Outcome> outcomes, const CostCoefficients& costs,
@@ -194,7 +196,8 @@ int run(int argc, char** argv) {
   }
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
-  const ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer, options.common);
+  ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer, options.common);
+  if (!work.texts.empty()) sizes.slots = work.texts.back();
   if (options.dry_run) {
     print_plan(work, dev.tokens.size(), test.tokens.size());
     return 0;
@@ -239,6 +242,13 @@ int run(int argc, char** argv) {
   settings["prompt_tokens"] = prompt_tokens;
   settings["load_seconds"] = loading.count();
   settings["memory_mib"] = {{"target_loaded", loaded}, {"at_most", peak_memory()}};
+  if (!work.texts.empty()) {
+    const auto batches =
+        batch_figures(names, work.texts, runner.run_batches(names, work.texts, test.tokens, options.repeat),
+                      outcomes.front());
+    std::cout << '\n' << batch_table(batches);
+    settings["batches"] = batch_json(batches);
+  }
   for (const auto& name : options.against) {
     if (test.tokens.size() < 2) throw UsageError("--against needs at least two prompts");
     const auto search =

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include <specula/base/stopwatch.hpp>
 #include <specula/pipeline.hpp>
 #include "progress_bar.hpp"
 
@@ -19,6 +20,31 @@ std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
     contenders.push_back({name, pipelines.back().get(), factory.lossy});
   }
   return compare(contenders, prompts, {options_.max_new_tokens, stop_, options_.seed, repeat}, ProgressBar());
+}
+
+std::vector<std::vector<BatchRuns>> Runner::run_batches(const std::vector<std::string>& names,
+                                                        std::span<const std::int32_t> texts,
+                                                        std::span<const std::vector<Token>> prompts,
+                                                        std::int32_t repeat) {
+  const CompareSettings settings{options_.max_new_tokens, stop_, options_.seed, repeat};
+  std::vector<std::vector<BatchRuns>> all;
+  std::size_t done = 0, total = 0;
+  for (const std::int32_t at_once : texts)
+    total += counted_texts(prompts.size(), at_once) * names.size() * static_cast<std::size_t>(repeat);
+  ProgressBar bar;
+  for (const std::int32_t at_once : texts) {
+    std::vector<std::unique_ptr<TextBatch>> batches;
+    for (const auto& name : names)
+      batches.push_back(make_text_batch(models_, name, options_.sampling, at_once));
+    auto& own = all.emplace_back(names.size(), BatchRuns(prompts.size()));
+    for (std::int32_t r = 0; r < repeat; ++r)
+      for (std::size_t turn = 0; turn < names.size(); ++turn) {
+        const std::size_t c = specula::detail::in_turn(static_cast<std::size_t>(r), turn, names.size());
+        write_full(*batches[c], prompts, at_once, settings, options_.sampling,
+                   specula::detail::monotonic_seconds, own[c], [&] { bar(++done, total); });
+      }
+  }
+  return all;
 }
 
 std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "batches.hpp"
 #include "comparison.hpp"
 #include "decoding_options.hpp"
 #include "figures.hpp"
@@ -23,6 +24,11 @@ class Runner {
   /// Shows a progress bar.
   std::vector<Outcome> run(const std::vector<std::string>& names, std::span<const std::vector<Token>> prompts,
                            std::int32_t repeat);
+  /// The same with many texts at once: (numbers of texts, names). The models have slots for them.
+  std::vector<std::vector<BatchRuns>> run_batches(const std::vector<std::string>& names,
+                                                  std::span<const std::int32_t> texts,
+                                                  std::span<const std::vector<Token>> prompts,
+                                                  std::int32_t repeat);
 
  private:
   ModelPack& models_;

@@ -36,7 +36,7 @@ struct Writing {
 void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const BatchRun& run,
                   const DecodeSettings& settings, const Tokenizer& tokenizer, std::ostream& notes,
                   const std::function<void(const BatchAnswer&)>& show) {
-  TextBatch batch(models, run.pipeline, run.params, run.texts);
+  const auto batch = make_text_batch(models, run.pipeline, run.params, run.texts);
   std::map<specula::TextId, std::unique_ptr<Writing>> writing;
   std::vector<std::vector<BatchAnswer>> answers(prompts.size());
   std::vector<bool> done(prompts.size());
@@ -60,12 +60,12 @@ void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const Batch
       }
       return !own->stream.stopped();
     };
-    writing.emplace(batch.join(std::move(request)), std::move(text));
+    writing.emplace(batch->join(std::move(request)), std::move(text));
   };
   const Instant began = now();
   for (std::size_t p = 0; p < prompts.size(); ++p) ask(p);
-  while (!batch.empty()) {
-    for (const specula::TextResult& ended : batch.step()) {
+  while (!batch->empty()) {
+    for (const specula::TextResult& ended : batch->step()) {
       const auto found = writing.find(ended.id);
       const std::unique_ptr<Writing> own = std::move(found->second);
       writing.erase(found);

@@ -1,4 +1,4 @@
-// expect: no matching member function for call to [^a-z]*keep|invalid reference to function [^a-z]*keep
+// expect: no matching (member )?function for call to|invalid reference to function
 // expect: constraints? not satisfied|was not satisfied|evaluated to false
 // A choice among drawn tokens biases the text, so a pipeline that draws cannot leave any out.
 #include <specula/model/batched.hpp>

@@ -91,9 +91,13 @@ void play(WeightType type, std::int32_t slots, const DecoderOptions& given, std:
     if (slots > 1 && random.bernoulli(0.1)) {
       const std::int32_t from = (slot + 1 + random.below(slots - 1)) % slots;
       const std::int32_t n = random.below(batch.size(from) - batch.queued(from) + 1);
-      batch.fork(from, slot, n);
       twin.text.assign(twin_of(from).text.begin(), twin_of(from).text.begin() + n), twin.drop_nodes();
       twin.alone->truncate(0), twin.alone->append(twin.text);
+      batch.truncate(slot, 0), batch.append(slot, twin.text);
+      const auto changes = batch.change_count(slot);
+      batch.fork(from, slot, n);
+      CHECK(batch.queued(slot) == 0);
+      CHECK(batch.change_count(slot) == changes);
     }
     REQUIRE(batch.size(slot) == twin.alone->size());
   };
@@ -174,10 +178,12 @@ UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
     const std::vector<SlotNodes> queued{{0}};
     CHECK(batch.extend(queued).rows == 0);
   }
-  batch.append(2, tokens_of(random, 7));  // gone afterwards
-  batch.fork(0, 1, 333), batch.fork(0, 2, 300);
-  CHECK(batch.size(1) == 333);
-  CHECK(batch.size(2) == 300);
+  batch.append(1, text), batch.append(2, Tokens(text).first(300));
+  batch.fork(0, 1, 333), batch.fork(0, 2, 280);
+  CHECK(batch.queued(1) == 0);
+  CHECK(batch.queued(2) == 20);
+  batch.fork(1, 2, 290), batch.fork(1, 2, 290), batch.fork(0, 2, 10);
+  CHECK(batch.queued(2) == 10);
   const std::vector<SlotNodes> nodes{{2, more, parents}, {1, more, parents}};
   const LogitsView rows = batch.extend(nodes);
   const auto same = [&](std::int32_t from, std::int32_t length) {
@@ -192,6 +198,8 @@ UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
   same(0, 300), same(2, 333);
   CHECK_THROWS_AS(batch.fork(0, 0, 1), std::invalid_argument);
   CHECK_THROWS_AS(batch.fork(0, 1, 334), std::invalid_argument);
+  CHECK_THROWS_AS(batch.fork(0, 2, 301), std::invalid_argument);
+  CHECK_THROWS_AS(batch.fork(0, 2, 1), std::invalid_argument);  // it has nodes
 }
 
 UNTHREADED_TEST_CASE("a slot's mistakes change nothing, in any slot") {

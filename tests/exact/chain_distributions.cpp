@@ -5,6 +5,7 @@
 #include <string>
 
 #include "exact_distribution.hpp"
+#include "one_rule.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -14,18 +15,18 @@ namespace {
 const SamplingParams kNucleus{.temperature = 1.3f, .top_p = 0.7f};
 const SamplingParams kMinP{.temperature = 0.7f, .min_p = 0.2f};
 
-template <class Rule, class Shape>
-EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                                    std::size_t horizon, RandomKeying keying = RandomKeying::key,
-                                    std::uint64_t seed = 1) {
+template <class Shape>
+EmittedDistribution distribution_of(std::int32_t vocab, const OneRule& rule, Shape shape,
+                                    const SamplingParams& params, std::size_t horizon,
+                                    RandomKeying keying = RandomKeying::key, std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return whole_distribution(run, target, params, prompt_for(vocab), horizon, keying);
 }
 
-template <class Rule, class Shape>
-EmittedDistribution composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                             std::size_t horizon, std::uint64_t seed = 1) {
+template <class Shape>
+EmittedDistribution composed(std::int32_t vocab, const OneRule& rule, Shape shape,
+                             const SamplingParams& params, std::size_t horizon, std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return composed_distribution(run, target, params, prompt_for(vocab), horizon);
@@ -137,7 +138,7 @@ TEST_CASE("three tiles, on every instruction set") {
   for (const specula::Isa isa : every_isa()) {
     CAPTURE(static_cast<int>(isa));
     ToyModel target(3, 1), draft(3, 2);
-    const auto error = [&](auto rule) {
+    const auto error = [&](const OneRule& rule) {
       Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, SampledChain{.length = 2}};
       return composed_distribution(run, target, kPlain, prompt_for(3), 2, isa).error;
     };

@@ -10,6 +10,7 @@
 
 #include "conditioned_models.hpp"
 #include "exact_distribution.hpp"
+#include "one_rule.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -18,9 +19,9 @@ namespace {
 
 enum class Kind { glide, head };
 
-template <class Rule, class Shape>
-EmittedDistribution whole(Kind kind, std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                          std::size_t horizon) {
+template <class Shape>
+EmittedDistribution whole(Kind kind, std::int32_t vocab, const OneRule& rule, Shape shape,
+                          const SamplingParams& params, std::size_t horizon) {
   SeenModel target(vocab, 1);
   const auto distribution = [&](auto drafter) {
     Speculator run{TreeVerifier{target, rule, params}, drafter, shape};
@@ -35,8 +36,8 @@ EmittedDistribution whole(Kind kind, std::int32_t vocab, Rule rule, Shape shape,
 }
 
 /// Whole pipelines with each of the two drafters; shorter texts whose tokens lie in three tiles, too.
-template <class Rule, class Shape>
-double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+template <class Shape>
+double worst(std::int32_t vocab, const OneRule& rule, Shape shape, std::size_t horizon,
              const SamplingParams& params = {}) {
   const auto both = [&](std::size_t tokens) {
     return std::max(whole(Kind::glide, vocab, rule, shape, params, tokens).error,

@@ -13,6 +13,7 @@
 
 #include "exact_distribution.hpp"
 #include "hash_gram.hpp"
+#include "one_rule.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -42,8 +43,8 @@ class PartialModel : public ToyModel {
 const SamplingParams kNucleus{.temperature = 1.3f, .top_p = 0.7f}, kMinP{.temperature = 0.7f, .min_p = 0.2f},
     kMoreThanDrafted{.top_k = 3};
 
-template <class Rule, class Shape>
-EmittedDistribution whole(std::int32_t vocab, std::int32_t left_out, Rule rule, Shape shape,
+template <class Shape>
+EmittedDistribution whole(std::int32_t vocab, std::int32_t left_out, const OneRule& rule, Shape shape,
                           const SamplingParams& params, std::size_t horizon) {
   ToyModel target(vocab, 1);
   PartialModel draft(vocab, 2, left_out);
@@ -52,8 +53,9 @@ EmittedDistribution whole(std::int32_t vocab, std::int32_t left_out, Rule rule, 
 }
 
 /// All draft vocabularies of at least one token and fewer than `vocab`, in one tile and in three.
-template <class Rule, class Shape>
-double worst(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon) {
+template <class Shape>
+double worst(std::int32_t vocab, const OneRule& rule, Shape shape, const SamplingParams& params,
+             std::size_t horizon) {
   double error = 0;
   for (const bool wide : {false, true}) {
     const ThreeTiles tiles(wide);
@@ -159,7 +161,7 @@ TEST_CASE("the kernels of every instruction set, to their rounding") {
       for (std::int32_t left_out = 1; left_out < 4; ++left_out) {
         ToyModel target(4, 1);
         PartialModel draft(4, 2, left_out);
-        const auto error = [&](auto rule, auto shape) {
+        const auto error = [&](const OneRule& rule, auto shape) {
           Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
           return composed_distribution(run, target, params, prompt_for(4), 2, isa).error;
         };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exact_distribution.hpp"
+#include "one_rule.hpp"
 #include "self_models.hpp"
 
 using namespace specula;
@@ -15,26 +16,26 @@ using namespace specula_test;
 
 namespace {
 
-template <class Rule, class Shape>
-EmittedDistribution early_exit(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                               std::size_t horizon, ExitBy by) {
+template <class Shape>
+EmittedDistribution early_exit(std::int32_t vocab, const OneRule& rule, Shape shape,
+                               const SamplingParams& params, std::size_t horizon, ExitBy by) {
   ToyModel target(vocab, 1);
   ToyExits draft(vocab, 2, 3);
   Speculator run{TreeVerifier{target, rule, params}, EarlyExitDrafter{draft, {0.7f, 0.6f}, by}, shape};
   return whole_distribution(run, target, params, prompt_for(vocab), horizon);
 }
 
-template <class Rule, class Shape>
-EmittedDistribution skipping(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
-                             std::size_t horizon) {
+template <class Shape>
+EmittedDistribution skipping(std::int32_t vocab, const OneRule& rule, Shape shape,
+                             const SamplingParams& params, std::size_t horizon) {
   ToySkips target(vocab, 1, 9);
   Speculator run{TreeVerifier{target, rule, params}, LayerSkip{target}, shape};
   return whole_distribution(run, target, params, prompt_for(vocab), horizon);
 }
 
 /// Each kind of draft; shorter texts whose tokens lie in three tiles, too.
-template <class Rule, class Shape>
-double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+template <class Shape>
+double worst(std::int32_t vocab, const OneRule& rule, Shape shape, std::size_t horizon,
              const SamplingParams& params = {}) {
   const auto each = [&](std::size_t tokens) {
     return std::max({early_exit(vocab, rule, shape, params, tokens, ExitBy::confidence).error,
@@ -48,8 +49,8 @@ double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
 
 /// The target drafts for itself in the proper sense: the draft's last exit is the target, or the target
 /// without given blocks. The largest error over both.
-template <class Rule, class Shape>
-double itself(Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon) {
+template <class Shape>
+double itself(const OneRule& rule, Shape shape, const SamplingParams& params, std::size_t horizon) {
   const ToyModel target(3, 3);
   const std::vector<std::int32_t> attention{1, 3}, mlp{4};
   double worst = 0;

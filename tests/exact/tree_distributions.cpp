@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "exact_distribution.hpp"
+#include "one_rule.hpp"
 #include "tree_shapes.hpp"
 
 using namespace specula;
@@ -10,17 +11,18 @@ using namespace specula_test;
 
 namespace {
 
-template <class Rule, class Shape>
-double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
-                std::uint64_t seed) {
+template <class Shape>
+double composed(std::int32_t vocab, const OneRule& rule, Shape shape, const SamplingParams& params,
+                std::size_t horizon, std::uint64_t seed) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return composed_distribution(run, target, params, prompt_for(vocab), horizon).error;
 }
 
 /// Several seeds, with and without truncation, over tokens in one tile and in three.
-template <class Rule, class Shape>
-double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, std::uint64_t seeds = 3) {
+template <class Shape>
+double worst(std::int32_t vocab, const OneRule& rule, Shape shape, std::size_t horizon,
+             std::uint64_t seeds = 3) {
   double error = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
     for (const SamplingParams& params : {kPlain, kWarm})
@@ -31,8 +33,7 @@ double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, st
   return error;
 }
 
-template <class Rule>
-void check_all_growths(Rule rule) {
+void check_all_growths(const OneRule& rule) {
   CHECK(worst(3, rule, IidPair{}, 3) < 1e-12);
   CHECK(worst(3, rule, DistinctPair{}, 3) < 1e-12);
   CHECK(worst(4, rule, DistinctTriple{}, 2) < 1e-12);
@@ -77,7 +78,7 @@ TEST_CASE("two levels, two children per node") {
 }
 
 TEST_CASE("whole pipelines over several rounds: uniform draws and state count") {
-  const auto whole = [](std::int32_t vocab, auto rule, auto shape, std::size_t horizon) {
+  const auto whole = [](std::int32_t vocab, const OneRule& rule, auto shape, std::size_t horizon) {
     ToyModel target(vocab, 1), draft(vocab, 2);
     Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
     return whole_distribution(run, target, kPlain, prompt_for(vocab), horizon).error;

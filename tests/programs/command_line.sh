@@ -42,6 +42,9 @@ expect 2 "search-for is 'speed', must be one of time, mat, tau, swi, PW" "$compa
 expect 2 "'small=x' must have a number of at least 0" "$compare" --costs small=x
 expect 2 "the set 'given' names all drafters of no pipeline" "$compare" --costs smal=0.02
 expect 2 "against 'chain:9' is neither among --pipelines nor a --search" "$compare" --against chain:9
+expect 2 "batch '4,2': ascending numbers of texts" "$compare" --batch 4,2
+expect 2 'run text by text, without --batch' "$compare" --batch 2 --pipelines chain@layer-skip
+expect 2 'batch does not go with --find-blocks' "$compare" --batch 2 --find-blocks
 expect 2 'dev is for --search, --tune and --find-blocks' "$compare" --dev 3
 expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
 expect 2 'batch does not go with --race' "$generate" --batch 2 --race
@@ -289,9 +292,15 @@ expect 0 'vertical@base,small: 8 tokens' "$generate" --models "$models" --pipeli
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal@tiny,small --prompt x
 
 # Drafts that are conditioned on the target.
-expect 0 'cape@glide .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+expect 0 'cape@glide .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 --batch 1,3 --json "$scratch/batch.json" \
   --pipelines 'chain@glide cape@glide beam@glide horizontal@glide,max-gram dynamic-tree@eagle dynamic-tree@hass cost-aware:dynamic-tree@hass vertical@glide,small'
-for name in chain@glide 'beam@glide' 'horizontal@glide,max-gram' dynamic-tree@eagle dynamic-tree@hass 'vertical@glide,small'; do also "^$name .*2/2"; done
+for name in chain@glide 'beam@glide' 'horizontal@glide,max-gram' dynamic-tree@eagle dynamic-tree@hass 'vertical@glide,small'; do
+  also "^$name .*2/2"
+  also "^3  $name .*2/2"  # three texts at once, of two prompts: those that each is alone
+done
+expect 0 '^\[1, 3\] 9 9$' python3 -c 'import json, sys
+all = json.load(open(sys.argv[1]))["batches"]
+print([b["texts"] for b in all], *(sum(p["identical_to_alone"] == 2 and p["tokens_per_second"][0] > 0 for p in b["pipelines"]) for b in all))' "$scratch/batch.json"
 expect 0 'chain:3:draw=sampled@hass .*/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines 'dynamic-tree@hass chain:3:draw=sampled@hass chain:3:draw=sampled@glide'
 also '^dynamic-tree@hass .*2/2'

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <vector>
 
 #include <specula/specula.hpp>
@@ -52,5 +55,58 @@ TEST_CASE("rounds of many texts allocate nothing") {
     CHECK(allocations<Sampling>(Chain<>{.length = 4}, 0, shares) == 0);
     CHECK(allocations<Rejection>(Chain<Draw::sampled>{.length = 4}, 1, shares) == 0);
     CHECK(allocations<Sampling>(DynamicTree{.top_k = 3, .expansions = 2, .total = 8}, 0, shares) == 0);
+  }
+}
+
+TEST_CASE(
+    "memory that runs out, at any allocation of a round in which a text joins: no text is lost or another") {
+  constexpr std::int32_t kTexts = 3;
+  const auto write = [&](std::int64_t after, bool& failed) {
+    ReplayBatch target(kTexts, false, [](std::int32_t rows) { return 1 + 0.01 * rows; }),
+        draft(kTexts, true, [](std::int32_t rows) { return 0.02 + 0.001 * rows; });
+    std::vector<SlotOf<ReplayBatch>> targets, drafts;
+    for (std::int32_t s = 0; s < kTexts; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
+    BatchSpeculator batch(
+        kTexts,
+        [&](std::int32_t slot) {
+          const auto s = static_cast<std::size_t>(slot);
+          return Speculator{TreeVerifier{targets[s], Sampling{}}, ModelDrafter{drafts[s]},
+                            DynamicTree{.top_k = 3, .expansions = 2, .total = 8}};
+        },
+        draft, target);
+    std::vector<std::vector<Token>> texts(kTexts);
+    const auto step = [&] {
+      for (const TextResult& text : batch.step()) {
+        if (text.failure) CHECK_THROWS_AS(std::rethrow_exception(text.failure), std::bad_alloc);
+        texts[static_cast<std::size_t>(text.id - 1)] = text.tokens;
+      }
+    };
+    for (Token text = 0; text < kTexts; ++text) {
+      if (text == kTexts - 1) step();
+      batch.join({.prompt = {text}, .max_new_tokens = 20, .params = {.temperature = 0}});
+    }
+    {
+      const specula_test::FailingAllocation failing(after);
+      try {
+        batch.step();  // ends no text
+      } catch (const std::bad_alloc&) {
+      }
+      failed = specula_test::until_failure <= 0;
+    }
+    while (!batch.empty()) step();
+    return texts;
+  };
+  bool failed = false;
+  const auto want = write(1000000, failed);
+  REQUIRE(!failed);
+  for (std::int64_t after = 0; after == 0 || failed; ++after) {
+    CAPTURE(after);
+    const auto have = write(after, failed);
+    for (std::size_t t = 0; t < want.size(); ++t) {
+      REQUIRE(have[t].size() <= want[t].size());
+      CHECK(std::equal(have[t].begin(), have[t].end(), want[t].begin()));
+      if (t + 1 < want.size()) CHECK(have[t].size() == want[t].size());  // only the one that joins may end
+    }
+    REQUIRE(after < 200);
   }
 }

@@ -160,6 +160,35 @@ struct PlainOf {  // a propose() that is no coroutine, around one that is
   }
 };
 
+/// A chain of two that throws in one of the proposals of all texts: before it asks for rows, or after.
+template <class Error>
+struct Throwing {
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
+  int* calls;
+  int at;
+  bool late;
+  Chain<> chain{.length = 2};
+
+  NodeCounts nodes() const { return chain.nodes(); }
+  template <LogitsDrafter D, RandomSource C>
+  Steps propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    const bool throws = ++*calls == at;
+    if (throws && !late) throw Error("on purpose");
+    co_await specula::propose(chain, drafter, round, tree, rng);
+    if (throws) throw Error("on purpose");
+  }
+};
+struct ThrowingRule {
+  int* calls;
+  int at;
+  static constexpr bool lossless_for(ProposalKind kind) { return Sampling::lossless_for(kind); }
+  template <class C>
+  void decide(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    if (++*calls == at) throw std::runtime_error("on purpose");
+    Sampling{}.decide(tree, target, rng, out);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("texts in a batch are those alone: chains, chosen, drawn and with shared noise") {
@@ -231,6 +260,61 @@ TEST_CASE("texts in a batch are those alone: cascades of two batched drafts") {
   same(Cascade<2, Draw::sampled>{.limits = {{{3, 2}, {0, 2}}}, .lenience = 2});
   same(Vertical<2, Draw::sampled>{.reviews = 2, .length = 2});
   same(Horizontal<2, Draw::sampled>{.counts = {2, 2}});
+}
+
+TEST_CASE("prompts that begin alike are read once, and the texts are those alone") {
+  const auto make = pipeline(RuleName::sampling, Chain<Draw::sampled>{.length = 3});
+  std::vector<TextRequest> all;
+  for (std::size_t i = 0; i < 12; ++i) {
+    TextRequest& request = all.emplace_back();
+    for (Token t = 0; t < 24; ++t) request.prompt.push_back(t * t % kVocab);
+    // Some go on differently, some are the same prompt, one is its beginning and one is another.
+    for (std::size_t t = 0; t < i % 4; ++t) request.prompt.push_back(static_cast<Token>((i + t) % kVocab));
+    if (i == 6) request.prompt.resize(20);
+    if (i == 9) request.prompt.front() = 3;
+    request.max_new_tokens = static_cast<std::int32_t>(4 + i % 5);
+    request.params.temperature = 0.8f;
+    request.seed = 7, request.sequence = static_cast<std::uint32_t>(i);
+  }
+  const std::vector<Text> want = alone(all, make);
+  for (const std::int32_t slots : {1, 2, 4, 12})
+    for (const std::int32_t chunk : {1000, 3}) {
+      CAPTURE(slots);
+      CAPTURE(chunk);
+      Models models(slots, chunk);
+      CHECK(together(all, models, make) == want);
+      if (slots == 1 || chunk == 1000) continue;
+      // The first prompt, the other one, what follows the beginning, and a chunk that rides along for each.
+      CHECK(models.target.ran <= 24 + 24 + 12 * (4 + 3));
+      CHECK(models.target.forked + models.target.ran >= 12 * 20);
+      CHECK(models.draft.forked > 0);
+    }
+  // A prompt goes on with a text that has ended, while other texts take the other slot.
+  Models models(2, 3);
+  BatchSpeculator batch(
+      2,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return make(models.targets[s], models.drafts[s]);
+      },
+      models.draft, models.target);
+  std::vector<Token> text = all[0].prompt;
+  for (int turn = 0; turn < 5; ++turn) {
+    CAPTURE(turn);
+    TextRequest request = all[0];
+    request.prompt = text, request.max_new_tokens = 5;
+    const std::int64_t before = models.target.ran;
+    batch.join(request);
+    std::vector<Token> written;
+    while (!batch.empty())
+      for (const TextResult& ended : batch.step()) written = ended.tokens;
+    const auto one = alone({request}, make);
+    CHECK(written == one[0].tokens);
+    if (turn > 0) CHECK(models.target.ran - before <= 3);
+    text.insert(text.end(), written.begin(), written.end());
+    batch.join({.prompt = {4}, .max_new_tokens = 1});
+    while (!batch.empty()) batch.step();
+  }
 }
 
 TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes on") {
@@ -306,6 +390,51 @@ TEST_CASE("a fault ends its text alone: a bad row, a rule, a sink; the others ar
     CHECK(failures[0] == "no disk");
     CHECK(std::count(failures.begin(), failures.end(), "") == 5);
     all[0].sink = nullptr;
+  }
+}
+
+TEST_CASE(
+    "a shape or a rule that throws, at any call: its text ends, or goes on plainly, and the others are as "
+    "without it") {
+  const std::vector<TextRequest> all = requests(5, 0);
+  const std::vector<Text> want = alone(all, pipeline(RuleName::sampling, Chain<>{.length = 2}));
+  const auto run = [&](auto shape, int rule_throws) {
+    Models models(3);
+    int decided = 0, failures = 0;
+    BatchSpeculator batch(
+        3,
+        [&](std::int32_t slot) {
+          const auto s = static_cast<std::size_t>(slot);
+          return Speculator{TreeVerifier{models.targets[s], ThrowingRule{&decided, rule_throws}},
+                            ModelDrafter{models.drafts[s]}, shape};
+        },
+        models.draft, models.target);
+    for (const TextRequest& request : all) batch.join(request);
+    while (!batch.empty())
+      for (const TextResult& text : batch.step()) {
+        const std::vector<Token>& own = want[static_cast<std::size_t>(text.id - 1)].tokens;
+        if (!text.failure) {
+          CHECK(text.tokens == own);
+          continue;
+        }
+        CHECK_THROWS_WITH(std::rethrow_exception(text.failure), "on purpose");
+        ++failures;
+        REQUIRE(text.tokens.size() < own.size());
+        CHECK(std::equal(text.tokens.begin(), text.tokens.end(), own.begin()));
+      }
+    return failures;
+  };
+  for (int at = 1; at <= 10; ++at) {
+    CAPTURE(at);
+    for (const bool late : {false, true}) {
+      CAPTURE(late);
+      int misused = 0, failed = 0;
+      CHECK(run(Throwing<std::logic_error>{&misused, at, late}, -1) == 1);
+      CHECK(run(Throwing<std::runtime_error>{&failed, at, late}, -1) == 0);
+      CHECK(misused >= at);
+    }
+    int none = 0;
+    CHECK(run(Throwing<std::runtime_error>{&none, -1, false}, at) == 1);
   }
 }
 

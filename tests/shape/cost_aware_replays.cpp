@@ -22,7 +22,7 @@ namespace {
 
 int replays() {
   const char* asked = std::getenv("SPECULA_REPLAYS");
-  return asked ? std::max(1, std::atoi(asked)) : 12;
+  return asked ? std::max(1, std::atoi(asked)) : 6;
 }
 
 /// The smallest of each figure over the cells of a machine, and the number of cells below a goal.

@@ -29,7 +29,11 @@ class ReplayBatch {
       : slots_(static_cast<std::size_t>(slots)),
         drafts_(drafts),
         cost_(std::move(cost)),
-        never_right_(never_right) {}
+        never_right_(never_right) {
+    constexpr std::size_t kNodes = 64;  // of a text, for tests of allocations
+    rows_.reserve(slots_.size() * kNodes * kVocab);
+    for (Slot& slot : slots_) slot.depths.reserve(kNodes);
+  }
 
   std::int32_t vocab_size() const { return kVocab; }
   std::int32_t slots() const { return static_cast<std::int32_t>(slots_.size()); }

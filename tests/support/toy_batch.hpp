@@ -25,6 +25,7 @@ class ToyBatch {
     for (std::int32_t i = 0; i < slots; ++i) texts_.emplace_back(tokens, seed, 2.0f, capacity);
     queues_.resize(texts_.size());
     seconds_.resize(texts_.size());
+    changes_.resize(texts_.size());
   }
   std::int32_t vocab_size() const { return texts_.front().vocab_size(); }
   std::int32_t slots() const { return static_cast<std::int32_t>(texts_.size()); }
@@ -32,10 +33,11 @@ class ToyBatch {
   std::int32_t capacity(std::int32_t slot) const { return at(slot).capacity(); }
   std::int32_t queued(std::int32_t slot) const { return static_cast<std::int32_t>(queue(slot).size()); }
   std::int32_t chunk() const { return chunk_; }
-  std::uint64_t change_count(std::int32_t slot) const { return at(slot).change_count() + changes_; }
+  std::uint64_t change_count(std::int32_t slot) const { return changes_.at(static_cast<std::size_t>(slot)); }
   double pass_seconds(std::int32_t slot) const { return seconds_[static_cast<std::size_t>(slot)]; }
 
   void append(std::int32_t slot, Tokens tokens) {
+    change(slot);
     at(slot).truncate(at(slot).size());
     if (size(slot) + static_cast<std::int32_t>(tokens.size()) > capacity(slot))
       throw std::invalid_argument("context full");
@@ -45,17 +47,18 @@ class ToyBatch {
     ++passes;
     std::set<std::int32_t> named;
     std::vector<float> rows;
-    std::int32_t count = 0, ran = 0;
+    std::int32_t count = 0, more = 0;
     for (const specula::SlotNodes& own : nodes) {
       if (!named.insert(own.slot).second) throw std::invalid_argument("a slot twice in a pass");
-      ran += run(own);
+      change(own.slot);
+      more += run(own);
       if (own.tokens.empty()) continue;
       const LogitsView view = at(own.slot).extend(own.tokens, own.parents);
       for (std::int32_t i = 0; i < view.rows; ++i)
         rows.insert(rows.end(), view.row(i).begin(), view.row(i).end());
       count += view.rows;
     }
-    most_rows = std::max(most_rows, count + ran);
+    most_rows = std::max(most_rows, count + more);
     if (throw_pass == passes) {
       for (const specula::SlotNodes& own : nodes) at(own.slot).truncate(at(own.slot).size());
       throw std::runtime_error("the pass failed");
@@ -66,8 +69,12 @@ class ToyBatch {
     rows_.swap(rows);
     return {rows_.data(), count, vocab_size(), vocab_size()};
   }
-  void commit(std::int32_t slot, Nodes path) { at(slot).commit(path); }
+  void commit(std::int32_t slot, Nodes path) {
+    change(slot);
+    at(slot).commit(path);
+  }
   void truncate(std::int32_t slot, std::int32_t n) {
+    change(slot);
     if (n < at(slot).size()) {
       at(slot).truncate(n);
       queue(slot).clear();
@@ -76,14 +83,27 @@ class ToyBatch {
       queue(slot).resize(static_cast<std::size_t>(n - at(slot).size()));
     }
   }
+  void fork(std::int32_t from, std::int32_t to, std::int32_t n) {
+    const auto count = static_cast<std::size_t>(std::max(0, n - at(to).size()));
+    const Tokens fresh = Tokens(queue(to)).first(std::min(count, queue(to).size())), given = at(from).cache();
+    if (from == to || count == 0 || count > fresh.size() || given.size() < static_cast<std::size_t>(n) ||
+        !std::equal(fresh.begin(), fresh.end(), given.begin() + at(to).size()))
+      throw std::logic_error("a fork of other tokens, or of tokens that have run");
+    at(to).append(fresh);
+    queue(to).erase(queue(to).begin(), queue(to).begin() + static_cast<std::ptrdiff_t>(count));
+    forked += static_cast<std::int64_t>(count);
+  }
   const ToyModel& at(std::int32_t slot) const { return texts_.at(static_cast<std::size_t>(slot)); }
 
+  std::int64_t forked = 0;                   // tokens
+  std::int64_t ran = 0;                      // appended tokens that went through passes
   std::int64_t passes = 0, throw_pass = -1;  // extend() calls; the one, from 1, that throws
   std::int64_t poison_pass = -1;             // the one with a NaN in the last row
   std::int32_t poison_slot = -1;             // of this slot
   std::int32_t most_rows = 0;                // tokens and nodes in a pass
 
  private:
+  void change(std::int32_t slot) { ++changes_.at(static_cast<std::size_t>(slot)); }
   ToyModel& at(std::int32_t slot) { return texts_.at(static_cast<std::size_t>(slot)); }
   std::vector<Token>& queue(std::int32_t slot) { return queues_.at(static_cast<std::size_t>(slot)); }
   const std::vector<Token>& queue(std::int32_t slot) const {
@@ -95,6 +115,7 @@ class ToyBatch {
     std::vector<Token>& waiting = queue(own.slot);
     const std::int32_t count = own.tokens.empty() ? std::min(chunk_, queued(own.slot)) : queued(own.slot);
     if (count == 0) return 0;
+    ran += count;
     at(own.slot).append(Tokens(waiting).first(static_cast<std::size_t>(count)));
     waiting.erase(waiting.begin(), waiting.begin() + count);
     return count;
@@ -113,7 +134,7 @@ class ToyBatch {
   std::vector<double> seconds_;
   std::vector<float> rows_;
   std::int32_t chunk_;
-  std::uint64_t changes_ = 0;
+  std::vector<std::uint64_t> changes_;
 };
 static_assert(specula::BatchInvariant<ToyBatch>);
 static_assert(specula::detail::RunsInBatch<specula::SlotOf<ToyBatch>>);

@@ -137,8 +137,8 @@ class Decoder {
   LogitsView extend(std::span<const SlotNodes> nodes);
   void commit(std::int32_t slot, Nodes path);        ///< see commit()
   void truncate(std::int32_t slot, std::int32_t n);  ///< see truncate()
-  /// Makes the text of slot `to` the first `n` tokens of that of slot `from`, which have run. O(n): keys and
-  /// values are copied.
+  /// Copies what the first `n` tokens of slot `from`, which have run, gave to those of slot `to`, which were
+  /// appended and are the same tokens (not checked): they need not run. Slot `to` has no nodes. O(n).
   void fork(std::int32_t from, std::int32_t to, std::int32_t n);
   KeyValuesView<Real> key_values(std::int32_t slot);                          ///< see key_values()
   FeaturesView<Real> features(std::int32_t slot);                             ///< see features()

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -15,34 +14,13 @@
 #include <vector>
 
 #include "specula/base/rows.hpp"
+#include "specula/llama_cpp/detail/context.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
-#include "specula/llama_cpp/load.hpp"
+#include "specula/llama_cpp/options.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/view_guard.hpp"
 
 namespace specula::llama_cpp {
-
-/// Sizes of a Model, and its libllama parameters.
-struct Options {
-  std::int32_t capacity = 0;     ///< tokens and nodes in the KV cache; 0: the model's trained context, which
-                                 ///< may exceed the memory
-  std::int32_t max_nodes = 64;   ///< maximum number of nodes at a time
-  std::int32_t max_leaves = 64;  ///< of a tree; at most 256
-  std::int32_t threads = 0;      ///< 0: libllama's default
-  std::int32_t vocab_size = 0;   ///< rows have the first n tokens; 0: all. See shared_vocabulary()
-  bool features = false;         ///< keep hidden states; every token then goes through the LM head
-  /// On CPUs: a row has the same bits whatever else the pass runs, so that speculation and plain decoding
-  /// with this option write one text. Sets flash attention, which computes each row alone, and Q8_0 for the
-  /// cache: where keys and values are F16, libllama splits one row by threads, and 64 or more by tiles; F32
-  /// is cast to F16. For heads of no multiple of 32 numbers, `adjust` may set BF16 for both. Accepted nodes
-  /// are moved together. Requires load() without extra buffer types. The constructor compares a row of two
-  /// passes, and throws std::invalid_argument if the build of ggml, the weights or a device do not allow it.
-  bool same_bits = false;
-  /// Sets other libllama parameters: called before the context is created. The adapter then overrides those
-  /// that it relies on: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
-  /// samplers.
-  std::function<void(llama_context_params&)> adjust = {};
-};
 
 /// One libllama context with one text; several may share the weights of a model. Rows refer to libllama's
 /// memory. libllama's order of summation depends on the number of tokens, so a row differs by rounding from
@@ -59,15 +37,20 @@ class Model {
   /// cache cannot drop tokens (recurrent and hybrid models), and if same_bits cannot be had;
   /// std::runtime_error if libllama cannot create a context.
   explicit Model(std::shared_ptr<llama_model> weights, const Options& options = {})
-      : weights_(checked(std::move(weights), options)),
-        capacity_(capacity(*weights_, options)),
+      : weights_(detail::checked(std::move(weights), options)),
+        capacity_(detail::capacity(*weights_, options)),
         max_nodes_(options.max_nodes),
-        chunk_(std::min(capacity_, std::max(options.features ? 0 : kPrefillChunk, kLazyTokens + max_nodes_))),
+        chunk_(std::min(capacity_,
+                        std::max(options.features ? 0 : detail::kPrefillChunk, kLazyTokens + max_nodes_))),
         row_size_(llama_vocab_n_tokens(llama_model_get_vocab(weights_.get()))),
         vocab_(options.vocab_size ? options.vocab_size : row_size_),
         width_(options.features ? llama_model_n_embd_out(weights_.get()) : 0),
         same_bits_(options.same_bits),
-        context_(make_context(options)),
+        context_(detail::make_context(weights_, options,
+                                      {.tokens = capacity_,
+                                       .pass = chunk_,
+                                       .outputs = options.features ? chunk_ : max_nodes_,
+                                       .sequences = leaves(options)})),
         sequences_(llama_get_memory(context_.get()), max_nodes_, leaves(options), chunk_) {
     const auto entries = static_cast<std::size_t>(chunk_);
     positions_.resize(entries);
@@ -181,90 +164,13 @@ class Model {
   const std::shared_ptr<llama_model>& weights() const { return weights_; }
 
  private:
-  static constexpr std::int32_t kPrefillChunk = 512;
-
-  [[noreturn]] static void fail(const std::string& what) {
-    throw std::invalid_argument("llama_cpp::Model: " + what);
-  }
   template <class Sized>
   static std::int32_t count(const Sized& sized) {
-    return static_cast<std::int32_t>(sized.size());
+    return detail::count(sized);
   }
-
-  static std::shared_ptr<llama_model> checked(std::shared_ptr<llama_model> weights, const Options& options) {
-    const auto refuse = [](const char* why) { fail(std::string("a model that ") + why); };
-    const auto in_range = [](const char* what, std::int32_t value, std::int32_t low, std::int32_t high) {
-      if (value < low || value > high)
-        fail(std::string(what) + " is " + std::to_string(value) + ", must be " + std::to_string(low) +
-             " to " + std::to_string(high));
-    };
-    const llama_model* const model = weights.get();
-    if (!model) refuse("is not there");
-    if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model))
-      refuse("is recurrent: its state cannot go back to an earlier token");
-    if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) || llama_model_is_diffusion(model))
-      refuse("is no decoder that writes token by token");
-    in_range("capacity", options.capacity, 0, 1 << 30);
-    // libllama reuses a cell outside the attention window if it finds one before an empty cell. With fewer
-    // rejected nodes than the window's width no cell is outside it.
-    const std::int32_t window = llama_model_n_swa(model);
-    in_range("max_nodes", options.max_nodes, 1, window > 0 ? window : 1 << 16);
-    in_range("max_leaves", options.max_leaves, 1, detail::kMaxSequences);
-    in_range("threads", options.threads, 0, 1 << 12);
-    in_range("vocab_size", options.vocab_size, 0, llama_vocab_n_tokens(llama_model_get_vocab(model)));
-    return weights;
-  }
-
-  static std::int32_t capacity(const llama_model& model, const Options& options) {
-    const std::int32_t all = options.capacity ? options.capacity : llama_model_n_ctx_train(&model);
-    if (all < 1) fail("capacity is 0, and the file does not say what the model was trained for");
-    return all;
-  }
+  [[noreturn]] static void fail(const std::string& what) { detail::fail(what); }
   static std::int32_t leaves(const Options& options) {
     return std::min(options.max_leaves, options.max_nodes);
-  }
-
-  struct FreeContext {
-    void operator()(llama_context* context) const { llama_free(context); }
-  };
-  using Context = std::unique_ptr<llama_context, FreeContext>;
-
-  Context make_context(const Options& options) const {
-    llama_context_params params = llama_context_default_params();
-    params.n_ubatch = static_cast<std::uint32_t>(std::min(chunk_, kPrefillChunk));
-    if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
-    if (options.same_bits) {
-      params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-      params.type_k = params.type_v = GGML_TYPE_Q8_0;
-    }
-    if (options.adjust) options.adjust(params);
-    // On a CPU, flash attention runs row by row, and takes longer the longer the context.
-    const auto* const loaded = std::get_deleter<detail::FreeModel>(weights_);
-    const bool on_gpu = loaded ? loaded->on_gpu : detail::uses_gpu(llama_model_default_params());
-    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !on_gpu &&
-        !ggml_is_quantized(params.type_v))  // quantised values require it
-      params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    params.n_ctx = static_cast<std::uint32_t>(capacity_);
-    params.n_batch = static_cast<std::uint32_t>(chunk_);
-    params.n_seq_max = static_cast<std::uint32_t>(leaves(options));
-    params.kv_unified = true;  // all sequences share one cache
-    params.swa_full = true;    // otherwise a window's cache drops cells that a rollback needs
-    params.attention_type = LLAMA_ATTENTION_TYPE_CAUSAL;
-    params.pooling_type = LLAMA_POOLING_TYPE_NONE;
-    params.samplers = nullptr;  // with samplers libllama returns no logits
-    params.n_samplers = 0;
-    params.embeddings = options.features;
-    // Less memory for the largest pass than with one row per token.
-    params.n_outputs_max =
-        std::max(static_cast<std::uint32_t>(options.features ? chunk_ : max_nodes_), params.n_seq_max);
-    Context context(llama_init_from_model(weights_.get(), params));
-    if (!context)
-      throw std::runtime_error("llama_init_from_model: libllama cannot make a context (its log says why)");
-    if (!llama_get_memory(context.get())) fail("a model without a cache");
-    if (static_cast<std::int32_t>(llama_n_ctx(context.get())) < capacity_ ||
-        static_cast<std::int32_t>(llama_n_batch(context.get())) < chunk_)
-      throw std::runtime_error("llama_init_from_model: a smaller context than asked for");
-    return context;
   }
 
   /// Throws std::invalid_argument unless a pass over several tokens gives the first the row of a pass over it
@@ -287,16 +193,9 @@ class Model {
     truncate(0);
   }
 
-  void check_tokens(Tokens tokens) const {
-    for (const Token token : tokens)
-      if (token < 0 || token >= vocab_)
-        fail("extend or append: token " + std::to_string(token) + ", must be 0 to " +
-             std::to_string(vocab_ - 1));
-  }
+  void check_tokens(Tokens tokens) const { detail::check_tokens(tokens, vocab_); }
   void check_room(const char* call, std::int32_t used, std::size_t wanted) const {
-    if (wanted > static_cast<std::size_t>(capacity_ - used))
-      fail(std::string(call) + ": the context is full: " + std::to_string(used) + " of capacity " +
-           std::to_string(capacity_) + " tokens in use, " + std::to_string(wanted) + " more asked for");
+    detail::check_room(call, used, wanted, capacity_);
   }
   void check_parents(std::size_t tokens, Nodes parents) const {
     if (parents.size() != tokens)
@@ -367,26 +266,10 @@ class Model {
     if (code != 0 || (width_ > 0 && !features)) {
       sequences_.take_back();
       throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens after " +
-                               std::to_string(slot) + ": " + meaning(code));
+                               std::to_string(slot) + ": " + detail::meaning(code));
     }
     sequences_.mark_decoded();
     if (features) std::copy_n(features, static_cast<std::ptrdiff_t>(count(tokens_)) * width_, feature(slot));
-  }
-
-  static std::string meaning(int code) {
-    const std::string returned = " (it returned " + std::to_string(code) + ")";
-    switch (code) {
-      case 0:
-        return "no features came back";
-      case 1:
-        return "no room in the cache" + returned;
-      case 2:
-        return "aborted" + returned;
-      case -1:
-        return "it does not accept the batch" + returned;
-      default:
-        return "it failed" + returned;
-    }
   }
 
   std::shared_ptr<llama_model> weights_;
@@ -394,7 +277,7 @@ class Model {
   std::int32_t chunk_;                     // maximum number of tokens in a pass
   std::int32_t row_size_, vocab_, width_;  // width_ 0: no features
   bool same_bits_;
-  Context context_;
+  detail::Context context_;
   detail::TreeSequences sequences_;
   specula::detail::ChangeCount change_count_;
   std::vector<Token> waiting_;   // the last tokens of the context, not in the cache yet

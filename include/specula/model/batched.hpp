@@ -26,6 +26,9 @@ struct SlotNodes {
 /// them alone. If a pass throws, no slot has new nodes.
 ///
 /// A slot named without nodes runs at most `chunk()` queued tokens, so that a long prompt does not hold up others.
+///
+/// A model may have `fork(from, to, n)`: the first n tokens of slot `to` are those of slot `from`, whose have run; what
+/// they gave is copied instead of running them again. Slot `to` has not changed by it.
 template <class M>
 concept BatchedLanguageModel = requires(M& m, const M& c, std::int32_t slot, std::span<const SlotNodes> nodes,
                                         Tokens tokens, Nodes path, std::int32_t n) {
@@ -51,6 +54,7 @@ concept BatchInvariant = BatchedLanguageModel<M> && M::kBatchInvariant;
 namespace detail {
 
 SPECULA_HAS_MEMBER(change_count)
+SPECULA_HAS_MEMBER(fork)
 SPECULA_HAS_MEMBER(pass_seconds)
 SPECULA_HAS_MEMBER(key_values)
 SPECULA_HAS_MEMBER(features)

@@ -83,6 +83,10 @@ Run& made_rounds(std::unique_ptr<Run>& run) {
 ///   while (!batch.empty())
 ///     for (const specula::TextResult& text : batch.step()) ...
 ///
+/// A prompt that begins as another text does, one that has ended in its slot too, is not read again where the
+/// models can fork(): several answers to one prompt, or a system prompt, are read once. While that other text
+/// is still being read, the new one waits.
+///
 /// With a shape that depends on nothing but its own text, and models that are BatchInvariant, a text is
 /// bitwise what it is alone, under every rule. With share() that holds for rules by which the text does not
 /// depend on the proposal (greedy, sample-and-match over chosen tokens, shared noise), and all others keep
@@ -167,8 +171,8 @@ class BatchSpeculator {
   /// it, as in Speculator::step().
   const std::vector<TextResult>& step() {
     returned_.clear();
-    for (auto& text : texts_)
-      if (!text->id && !queue_.empty()) enter(*text);
+    while (enter()) {
+    }
     if (shared_) begin_shared();
     for (auto& text : texts_)
       if (text->id && !text->in_round) begin(*text);
@@ -191,10 +195,13 @@ class BatchSpeculator {
 
  private:
   struct Text {
-    Text(Make& make, std::int32_t slot) : made(make(slot)), run(detail::made_rounds(made)), shared{.run = &run} {}
+    Text(Make& make, std::int32_t s)
+        : slot(s), made(make(slot)), run(detail::made_rounds(made)), shared{.run = &run} {}
+    std::int32_t slot;
     Made made;
     Run& run;
-    TextId id = 0;  // 0: the slot is free
+    TextId id = 0;    // 0: the slot is free
+    TextId last = 0;  // that it had
     bool in_round = false;
     TextRequest request;
     Generated out;
@@ -219,10 +226,24 @@ class BatchSpeculator {
       leave(text, std::current_exception());
     }
   }
-  void enter(Text& text) {
-    text.id = queue_.front().first;
-    text.request = std::move(queue_.front().second);
-    queue_.pop_front();
+  /// The next text begins, in the free slot whose last text it shares the least with: that one, and those
+  /// that ended last, may yet be gone on with. False if no text can.
+  bool enter() {
+    if (queue_.empty() || running() == static_cast<std::int32_t>(texts_.size())) return false;
+    const auto next = std::find_if(queue_.begin(), queue_.end(),
+                                   [&](const auto& queued) { return !waits(queued.second.prompt); });
+    if (next == queue_.end()) return false;
+    Text* best = nullptr;
+    std::pair<std::int32_t, TextId> least;
+    for (auto& text : texts_) {
+      if (text->id) continue;
+      const std::pair own(common(next->second.prompt, text->run.text()), text->last);
+      if (!best || own < least) best = text.get(), least = own;
+    }
+    Text& text = *best;
+    text.id = text.last = next->first;
+    text.request = std::move(next->second);
+    queue_.erase(next);
     text.out = {};
     text.rng = PhiloxRandom{text.request.seed, text.request.sequence};
     text.shared.draft = {};
@@ -234,9 +255,44 @@ class BatchSpeculator {
         settings.report_logprobs(*text.request.logprobs);
       else
         settings.report_no_logprobs();
-      text.run.forget();
       text.run.start(text.request.prompt);
+      std::apply([&](auto&... models) { (fork_into(text, models), ...); }, models_);
     });
+    return true;
+  }
+  /// Tokens that two texts begin with.
+  static std::int32_t common(Tokens a, Tokens b) {
+    return static_cast<std::int32_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  }
+  template <class M>
+  static std::int32_t computed(const M& model, std::int32_t slot) {
+    return model.size(slot) - model.queued(slot);
+  }
+  /// Whether more than a chunk of the prompt is about to be read for another text.
+  bool waits(Tokens prompt) {
+    if constexpr (detail::has_fork<std::remove_reference_t<decltype(target())>>())
+      for (const auto& other : texts_)
+        if (other->id && target().queued(other->slot) > target().chunk() &&
+            common(prompt, other->run.text()) > computed(target(), other->slot) + target().chunk())
+          return true;
+    return false;
+  }
+  /// Copies what the model has computed for another text that begins alike. A draft may hold tokens that it
+  /// drafted where that text has others by now, but not in its prompt.
+  template <class M>
+  void fork_into([[maybe_unused]] Text& text, [[maybe_unused]] M& model) {
+    if constexpr (detail::has_fork<M>()) {
+      std::int32_t most = computed(model, text.slot), from = -1;
+      for (const auto& other : texts_) {
+        if (other.get() == &text) continue;
+        std::int32_t tokens = std::min({common(text.run.text(), other->run.text()),
+                                        computed(model, other->slot), model.size(text.slot)});
+        if (static_cast<const void*>(&model) != &target())
+          tokens = std::min(tokens, static_cast<std::int32_t>(other->request.prompt.size()) - 1);
+        if (tokens > most) most = tokens, from = other->slot;
+      }
+      if (from >= 0) model.fork(from, text.slot, most);
+    }
   }
   void begin(Text& text) {
     if (text.out.tokens >= text.request.max_new_tokens) return leave(text, nullptr);
@@ -271,7 +327,7 @@ class BatchSpeculator {
         all.subspan(from, std::min(all.size() - from, static_cast<std::size_t>(text.out.tokens)));
     ended_.push_back(
         {text.id, {emitted.begin(), emitted.end()}, text.out.reason, std::move(failure), text.run.stats()});
-    text.run.forget();
+    if (ended_.back().failure) text.run.forget();
     text.id = 0;
   }
 

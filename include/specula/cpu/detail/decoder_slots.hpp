@@ -114,14 +114,20 @@ template <class Real>
 void Decoder<Real>::fork(std::int32_t from, std::int32_t to, std::int32_t n) {
   auto& source = impl_->text(from);
   auto& text = impl_->text(to);
-  if (n < 0 || n > source.stages.computed(source.stages.count() - 1))
-    Impl::fail("fork: " + std::to_string(n) + " tokens of slot " + std::to_string(from) + ", of which " +
-               std::to_string(source.stages.computed(source.stages.count() - 1)) + " have run");
+  const std::int32_t computed = source.stages.computed(source.stages.count() - 1);
+  const auto tokens_of = [](std::int32_t slot) { return " tokens of slot " + std::to_string(slot); };
   if (from == to) Impl::fail("fork: from slot " + std::to_string(from) + " to itself");
+  if (n < 0 || n > computed)
+    Impl::fail("fork: " + std::to_string(n) + tokens_of(from) + ", of which " + std::to_string(computed) +
+               " have run");
+  if (n > text.stages.size() || text.stages.node_count() > 0)
+    Impl::fail("fork: " + std::to_string(n) + tokens_of(to) + ", which has " +
+               std::to_string(text.stages.size()) + " and " + std::to_string(text.stages.node_count()) +
+               " nodes");
+  if (n <= text.stages.computed(text.stages.count() - 1)) return;
   impl_->reserve(to, text, n);
-  change(to);
   text.memory.copy(source.memory, n);
-  text.stages.restart(n);
+  text.stages.mark_first_computed(n);
 }
 
 template <class Real>

@@ -65,11 +65,10 @@ class DecoderStages {
     if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
     computed_[static_cast<std::size_t>(stage)] += count;
   }
-  /// Has `n` tokens, which have gone through all stages, and nothing else.
-  void restart(std::int32_t n) {
-    nodes_.clear();
-    pending_.clear();
-    std::fill(computed_.begin(), computed_.end(), n);
+  /// The first `n` tokens have gone through all stages.
+  void mark_first_computed(std::int32_t n) {
+    pending_.erase(pending_.begin(), pending_.begin() + std::max(0, n - computed_[0]));
+    for (std::int32_t& tokens : computed_) tokens = std::max(tokens, n);
   }
   /// Drops all nodes, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
