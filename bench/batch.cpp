@@ -63,15 +63,13 @@ struct Siblings {
   std::vector<SlotNodes> of_texts;
 };
 
-constexpr std::int32_t kMostNodes = 256;
-
 /// Texts that have read a prompt of `context` tokens. Kept for all cases and repetitions, since 32 texts of
 /// 2,000 tokens take longer to read than all passes over them; one is read, and the others are forks of it.
 Model& read_texts(bool draft, std::int32_t texts, std::int32_t context) {
   static std::map<std::tuple<bool, std::int32_t, std::int32_t>, std::unique_ptr<Model>> kept;
   std::unique_ptr<Model>& model = kept[{draft, texts, context}];
   if (model) return *model;
-  model = model_of(draft, texts, kMostNodes, context);
+  model = model_of(draft, texts, texts > 1 ? 1 : 256, context);  // nodes of each
   model->append(0, prompt_of(0, context));
   const Siblings one(1, 1);
   model->extend(one.of_texts), model->truncate(0, context);

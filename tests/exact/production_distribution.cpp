@@ -84,52 +84,52 @@ double deviation_of(Shape shape, float sharpness, const SamplingParams& params, 
 
 }  // namespace
 
-TEST_CASE("a sampled chain, three tokens under top-k 12: n 15,000, alpha 1e-4") {
+TEST_CASE("a sampled chain, three tokens under top-k 12: n 7,000, alpha 1e-4") {
   double mat = 0;  // shows that draft tokens were both accepted and rejected
   CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 3}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3,
-                              10, 15000, mat)) < 3.89);
+                              10, 7000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 3.5);
 }
 
-TEST_CASE("a sampled chain, two tokens of the whole vocabulary: n 15,000, alpha 1e-4") {
+TEST_CASE("a sampled chain, two tokens of the whole vocabulary: n 7,000, alpha 1e-4") {
   double mat = 0;
-  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 2}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 2}, 6.0f, {}, 2, 20, 7000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 2.9);
 }
 
-TEST_CASE("three distinct siblings, one token: n 15,000, alpha 1e-4") {
+TEST_CASE("three distinct siblings, one token: n 7,000, alpha 1e-4") {
   double mat = 0;
-  CHECK(std::abs(deviation_of(DistinctTriple{}, 6.0f, {}, 1, kVocab, 15000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of(DistinctTriple{}, 6.0f, {}, 1, kVocab, 7000, mat)) < 3.89);
   CHECK(mat < 1.99);
 }
 
-TEST_CASE("a sampled chain of four by block verification, two tokens: n 15,000, alpha 1e-4") {
+TEST_CASE("a sampled chain of four by block verification, two tokens: n 7,000, alpha 1e-4") {
   double mat = 0;
-  CHECK(std::abs(deviation_of<Block>(Chain<Draw::sampled>{.length = 4}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of<Block>(Chain<Draw::sampled>{.length = 4}, 6.0f, {}, 2, 20, 7000, mat)) < 3.89);
   CHECK(mat > 2.2);
   CHECK(mat < 4.5);
 }
 
-TEST_CASE("two by two distinct draws by traversal, two tokens: n 15,000, alpha 1e-4") {
+TEST_CASE("two by two distinct draws by traversal, two tokens: n 7,000, alpha 1e-4") {
   using Distinct = SampledTree<ProposalKind::sampled_distinct>;
   double mat = 0;
-  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 6.0f, {}, 2, 20, 7000, mat)) < 3.89);
   CHECK(mat > 2);
   CHECK(mat < 2.9);
 }
 
-TEST_CASE("two by two distinct draws by traversal under top-k 12, three tokens: n 6,000, alpha 1e-4") {
+TEST_CASE("two by two distinct draws by traversal under top-k 12, three tokens: n 4,000, alpha 1e-4") {
   using Distinct = SampledTree<ProposalKind::sampled_distinct>;
   double mat = 0;
   CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 60.0f,
-                                         {.temperature = 0.8f, .top_k = 12}, 3, 10, 6000, mat)) < 3.89);
+                                         {.temperature = 0.8f, .top_k = 12}, 3, 10, 4000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 2.9);
 }
 
-TEST_CASE("a cascade of three with lenience, two tokens; three under top-k: n 12,000 and 4,000, alpha 1e-4") {
+TEST_CASE("a cascade of three with lenience, two tokens; three under top-k: n 6,000 and 3,000, alpha 1e-4") {
   const auto deviation_of_cascade = [](auto rule, auto last, const SamplingParams& params, float sharpness,
                                        std::size_t horizon, Token groups, int n, double& mat) {
     ToyModel target(kVocab, 1, sharpness), base(kVocab, 1, 0.6f * sharpness),
@@ -158,10 +158,10 @@ TEST_CASE("a cascade of three with lenience, two tokens; three under top-k: n 12
   double mat = 0;
   const SamplingParams truncated{.temperature = 0.8f, .top_k = 12};
   ToyModel other(kVocab, 2, 4.0f);
-  CHECK(std::abs(deviation_of_cascade(Sampling{}, ModelDrafter{other}, {}, 6.0f, 2, 20, 12000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of_cascade(Sampling{}, ModelDrafter{other}, {}, 6.0f, 2, 20, 6000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 4.5);
-  CHECK(std::abs(deviation_of_cascade(Block{}, HashGram(kVocab, 3), truncated, 60.0f, 3, 10, 4000, mat)) <
+  CHECK(std::abs(deviation_of_cascade(Block{}, HashGram(kVocab, 3), truncated, 60.0f, 3, 10, 3000, mat)) <
         3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 4.5);
