@@ -1,16 +1,18 @@
 #!/bin/sh
-# check_snippets.sh PAGE OUTPUT_DIR cpu|no-cpu llama_cpp|no-llama_cpp COMPILER [FLAG...]
+# check_snippets.sh PAGE OUTPUT_DIR cpu|no-cpu llama_cpp|no-llama_cpp PARSED COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
 # translation unit; those of the same includes are compiled together, each in a namespace, unless they have a main.
-# Compiler messages name the page and its line. A marker without a block is an error.
+# Compiler messages name the page and its line. A marker without a block is an error. PARSED is a header that includes the
+# facade, precompiled: for blocks that include that themselves.
 set -eu
 
 page=$1
 output=$2
 cpu=$3
 llama_cpp=$4
-shift 4
+parsed=$5
+shift 5
 
 rm -rf "$output"
 mkdir -p "$output"
@@ -51,7 +53,11 @@ for file in "$output"/*.cpp; do
     echo "SKIP: a block needs libllama: $file"
     continue
   fi
-  "$@" "$file"
+  if grep -q '^#include <specula/specula.hpp>' "$file"; then
+    "$@" -include "$parsed" "$file"
+  else
+    "$@" "$file"
+  fi
   compiled=$((compiled + 1))
 done
 echo "$compiled compiled"
