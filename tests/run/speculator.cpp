@@ -59,7 +59,7 @@ const List kPrompt = {0, 2, 1};
 
 }  // namespace
 
-TEST_CASE("same seed, same text as plain sampling, over 60 seeds") {
+TEST_CASE("same seed, same text as plain sampling, over 25 seeds") {
   ToyModel target(5, 1), draft(5, 2);
   const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
   auto match_greedy = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 3});
@@ -68,7 +68,7 @@ TEST_CASE("same seed, same text as plain sampling, over 60 seeds") {
   auto chosen = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4}, warm);
   auto rejection = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   int same = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 25; ++seed) {
     CHECK(text_of(match_greedy, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed));
     match_greedy.forget();
     CHECK(text_of(match_sampled, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed, warm));
@@ -78,7 +78,7 @@ TEST_CASE("same seed, same text as plain sampling, over 60 seeds") {
     same += text_of(rejection, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed);
     rejection.forget();
   }
-  CHECK(same < 6);  // rejection keeps the distribution, not the text
+  CHECK(same < 3);  // rejection keeps the distribution, not the text
   CHECK(chosen.stats().mat() > 1.15);
 }
 
@@ -1013,7 +1013,7 @@ TEST_CASE(
   std::int64_t after = 0;
   for (const std::int32_t capacity : {1, 4, 5, 6, 9, 20})
     for (std::uint64_t i = 0; i < 24; ++i)
-      for (int tight = 0; tight < 3; ++tight) {
+      for (int tight = static_cast<int>(i % 2); tight < 3; tight += 2) {
         CAPTURE(capacity);
         CAPTURE(i);
         CAPTURE(tight);
@@ -1039,7 +1039,7 @@ TEST_CASE(
           after += late;
         });
       }
-  CHECK(after > 1000);
+  CHECK(after > 500);
   // A shape for a single drafter drafts while the first has room.
   ToyModel target(3, 1, 2.0f, 60), small(3, 2, 2.0f, 9), large(3, 3, 2.0f, 60);
   const auto single = [&](auto shape) {
