@@ -1,14 +1,13 @@
-# cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DPARSED=<header, precompiled> -DMUST_FAIL=<ON|OFF> -P CompileFail.cmake
+# cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DPARSED=<header, precompiled> -P CompileFail.cmake
 #
-# ON: the file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's leading lines
-# `// expect: <regex>` expect, one for each mistake in it. OFF: its passing twin must compile. A line `// flags: <flags>`
-# adds compiler flags to the mistake.
+# The file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's leading lines
+# `// expect: <regex>` expect, one for each mistake in it. A line `// flags: <flags>` adds compiler flags.
 file(STRINGS ${SOURCE} lines REGEX "^// (expect|flags): ")
 set(expected "")
 foreach(line IN LISTS lines)
   if(line MATCHES "^// expect: (.+)$")
     list(APPEND expected "${CMAKE_MATCH_1}")
-  elseif(MUST_FAIL AND line MATCHES "^// flags: (.+)$")
+  elseif(line MATCHES "^// flags: (.+)$")
     separate_arguments(flags UNIX_COMMAND "${CMAKE_MATCH_1}")
     list(APPEND COMMAND ${flags})
     set(PARSED "")  # it was precompiled with others
@@ -18,20 +17,14 @@ if(NOT expected)
   message(FATAL_ERROR "${SOURCE}: the first line must be `// expect: <regex>`")
 endif()
 
-if(MUST_FAIL)
-  list(APPEND COMMAND -DSPECULA_MUST_FAIL)
-endif()
+list(APPEND COMMAND -DSPECULA_MUST_FAIL)
 if(PARSED)
   list(APPEND COMMAND -include ${PARSED})
 endif()
 execute_process(COMMAND ${COMMAND} -fsyntax-only ${SOURCE}
                 RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
 
-if(NOT MUST_FAIL)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "the passing twin does not compile:\n${output}")
-  endif()
-elseif(status EQUAL 0)
+if(status EQUAL 0)
   message(FATAL_ERROR "compiles, but must not")
 else()
   foreach(regex IN LISTS expected)
