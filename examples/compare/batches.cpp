@@ -4,6 +4,7 @@
 #include <charconv>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 
@@ -59,42 +60,44 @@ void write_full(TextBatch& batch, std::span<const std::vector<Token>> prompts, s
   const bool first = runs.written.empty();
   auto& written = runs.written.emplace_back(prompts.size());
   auto& seconds = runs.seconds.emplace_back(prompts.size());
-  std::map<specula::TextId, Writing> writing;
+  std::map<specula::TextId, std::shared_ptr<Writing>> writing;
   std::size_t joined = 0, done = 0;
   const std::int64_t timed_before = runs.rounds;
   const auto join = [&] {
-    Writing own{.prompt = joined % prompts.size(), .counts = joined < counted};
+    const auto own =
+        std::make_shared<Writing>(Writing{.prompt = joined % prompts.size(), .counts = joined < counted});
     specula::TextRequest request;
-    request.prompt = prompts[own.prompt];
+    request.prompt = prompts[own->prompt];
     request.max_new_tokens = settings.max_new_tokens;
     request.stop = settings.stop;
     request.params = params;
     request.seed = settings.seed;
     request.sequence = static_cast<std::uint32_t>(joined++);
-    const auto place = std::make_shared<Writing*>(nullptr);  // the sink is made before the text has its name
-    request.sink = [place](Tokens fresh) {
-      (*place)->written += static_cast<double>(fresh.size()), (*place)->reads = false;
+    request.sink = [own](Tokens fresh) {
+      own->written += static_cast<double>(fresh.size()), own->reads = false;
       return true;
     };
-    *place = &writing.emplace(batch.join(std::move(request)), own).first->second;
+    writing.emplace(batch.join(std::move(request)), own);
   };
   while (done < counted) {
     while (batch.waiting() < texts) join();
     bool timed = true;
-    for (auto& [id, text] : writing) timed &= !text.reads, text.written = 0;
+    for (auto& [id, text] : writing) timed &= !text->reads, text->written = 0;
     const double passes = batch.pass_seconds(), began = clock();
     const std::vector<specula::TextResult>& results = batch.step();
     const double took = clock() - began;
     if (timed) {
       ++runs.rounds, runs.timed += took, runs.passes += batch.pass_seconds() - passes;
       for (const auto& [id, text] : writing)
-        written[text.prompt] += text.written, seconds[text.prompt] += took / texts;
+        written[text->prompt] += text->written, seconds[text->prompt] += took / texts;
     }
     for (const specula::TextResult& result : results) {
       const auto found = writing.find(result.id);
       if (found == writing.end()) continue;  // of the repetition before, cancelled at its end
       if (result.failure) std::rethrow_exception(result.failure);
-      const Writing& own = found->second;
+      if (result.stats.failed_drafts > 0)
+        throw std::runtime_error("a draft failed in a batch: the rest would be plain decoding");
+      const Writing& own = *found->second;
       if (own.counts && first && runs.tokens[own.prompt].empty()) runs.tokens[own.prompt] = result.tokens;
       done += own.counts;
       if (own.counts && ended) ended();
