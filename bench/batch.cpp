@@ -94,76 +94,91 @@ void pass(benchmark::State& state, bool draft) {
   state.counters["rows"] = texts * each;
 }
 
-/// Rounds of always as many texts, of 64 new tokens each after 32; reading prompts is not timed.
-void rounds(benchmark::State& state, std::int32_t length, bool shares) {
-  const auto texts = static_cast<std::int32_t>(state.range(0));
-  const auto target = model_of(false, texts, length + 1, 128), draft = model_of(true, texts, length + 1, 128);
-  std::vector<SlotOf<Model>> targets, drafts;
-  for (std::int32_t slot = 0; slot < texts; ++slot)
-    targets.emplace_back(*target, slot), drafts.emplace_back(*draft, slot);
-  BatchSpeculator batch(
-      texts,
-      [&](std::int32_t slot) {
-        const auto s = static_cast<std::size_t>(slot);
-        return Speculator{TreeVerifier{targets[s], Sampling{}}, ModelDrafter{drafts[s]},
-                          Chain<>{.length = length}};
-      },
-      *draft, *target);
-  static std::map<std::int32_t, BatchBudget> learned;  // by texts: each repetition goes on with it
-  const bool first = shares && !learned.contains(texts);
-  if (shares) batch.share(learned[texts]);
-  std::int64_t tokens = 0;
-  std::int32_t joined = 0;
-  const auto passes = [&] {
-    double seconds = 0;
+using Slots = std::vector<SlotOf<Model>>;
+struct Make {
+  Slots *targets, *drafts;
+  std::int32_t length;
+  auto operator()(std::int32_t slot) const {
+    const auto s = static_cast<std::size_t>(slot);
+    return Speculator{TreeVerifier{(*targets)[s], Sampling{}}, ModelDrafter{(*drafts)[s]},
+                      Chain<>{.length = length}};
+  }
+};
+/// Always as many texts, of 64 new tokens each after 32. Kept for all repetitions, which go on with it.
+struct Rounds {
+  Rounds(std::int32_t texts, std::int32_t length, bool shares)
+      : count(texts),
+        target(model_of(false, texts, length + 1, 128)),
+        draft(model_of(true, texts, length + 1, 128)) {
     for (std::int32_t slot = 0; slot < texts; ++slot)
+      targets.emplace_back(*target, slot), drafts.emplace_back(*draft, slot);
+    batch = std::make_unique<BatchSpeculator<Make, Model, Model>>(texts, Make{&targets, &drafts, length},
+                                                                  *draft, *target);
+    if (shares) batch->share(BatchBudget());
+    for (int i = 0; i < (shares ? 60 : 2); ++i) fill(), batch->step();
+  }
+  /// Texts join until the batch is full, and read their prompts. Those of the first round have different
+  /// lengths, so that later they end one by one.
+  void fill() {
+    bool fresh = false;
+    while (batch->running() + batch->queued() < count) {
+      TextRequest request;
+      request.prompt = prompt_of(joined, 32);
+      request.max_new_tokens = joined < count ? 8 + 56 * joined / count : 64;
+      request.params.temperature = 0;
+      request.sink = [this](Tokens more) {
+        tokens += static_cast<std::int64_t>(more.size());
+        return true;
+      };
+      batch->join(std::move(request));
+      ++joined, fresh = true;
+    }
+    if (fresh) batch->step();
+  }
+  double pass_seconds() const {
+    double seconds = 0;
+    for (std::int32_t slot = 0; slot < count; ++slot)
       seconds += target->pass_seconds(slot) + draft->pass_seconds(slot);
     return seconds;
-  };
-  const auto fill =
-      [&] {  // texts of the first round have different lengths, so that later they end one by one
-        bool fresh = false;
-        while (batch.running() + batch.queued() < texts) {
-          TextRequest request;
-          request.prompt = prompt_of(joined, 32);
-          request.max_new_tokens = joined < texts ? 8 + 56 * joined / texts : 64;
-          request.params.temperature = 0;
-          request.sink = [&](Tokens more) {
-            tokens += static_cast<std::int64_t>(more.size());
-            return true;
-          };
-          batch.join(std::move(request));
-          ++joined, fresh = true;
-        }
-        if (fresh) batch.step();
-      };
-  for (int i = 0; i < (first ? 60 : 2); ++i) fill(), batch.step();
-  tokens = 0;
+  }
+  std::int32_t count;
+  std::unique_ptr<Model> target, draft;
+  Slots targets, drafts;
+  std::unique_ptr<BatchSpeculator<Make, Model, Model>> batch;
+  std::int64_t tokens = 0;
+  std::int32_t joined = 0;
+};
+/// Rounds in which no prompt is read.
+void rounds(benchmark::State& state, const std::string& name, std::int32_t length, bool shares) {
+  const auto texts = static_cast<std::int32_t>(state.range(0));
+  static std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<Rounds>> kept;
+  std::unique_ptr<Rounds>& run = kept[{name, texts}];
+  if (!run) run = std::make_unique<Rounds>(texts, length, shares);
+  run->fill();
   double inside = 0, all = 0;
   std::int64_t written = 0;
   for (auto _ : state) {
-    const std::int64_t before = tokens;
-    const double began = passes(), start = detail::monotonic_seconds();
-    benchmark::DoNotOptimize(batch.step().data());
-    inside += passes() - began, all += detail::monotonic_seconds() - start;
-    written += tokens - before;
+    const std::int64_t before = run->tokens;
+    const double began = run->pass_seconds(), start = detail::monotonic_seconds();
+    benchmark::DoNotOptimize(run->batch->step().data());
+    inside += run->pass_seconds() - began, all += detail::monotonic_seconds() - start;
+    written += run->tokens - before;
     state.PauseTiming();
-    fill();
+    run->fill();
     state.ResumeTiming();
   }
-  if (shares) learned[texts] = *batch.budget();
   state.counters["tokens_per_second"] =
       benchmark::Counter(static_cast<double>(written), benchmark::Counter::kIsRate);
   state.counters["tokens_per_round"] = static_cast<double>(written) / static_cast<double>(state.iterations());
   state.counters["library_share"] = 1 - inside / all;
 }
 
-void plain(benchmark::State& state) { rounds(state, 0, false); }
-void plain_again(benchmark::State& state) { rounds(state, 0, false); }
-void chain_1(benchmark::State& state) { rounds(state, 1, false); }
-void chain_2(benchmark::State& state) { rounds(state, 2, false); }
-void chain_4(benchmark::State& state) { rounds(state, 4, false); }
-void budget(benchmark::State& state) { rounds(state, 6, true); }
+void plain(benchmark::State& state) { rounds(state, "plain", 0, false); }
+void plain_again(benchmark::State& state) { rounds(state, "plain_again", 0, false); }
+void chain_1(benchmark::State& state) { rounds(state, "chain_1", 1, false); }
+void chain_2(benchmark::State& state) { rounds(state, "chain_2", 2, false); }
+void chain_4(benchmark::State& state) { rounds(state, "chain_4", 4, false); }
+void budget(benchmark::State& state) { rounds(state, "budget", 6, true); }
 
 void texts(benchmark::internal::Benchmark* bench) {
   for (const std::int64_t n : {1, 2, 4, 8, 16, 32}) bench->Arg(n);
