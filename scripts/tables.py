@@ -287,7 +287,7 @@ def batch(page, model):
     if model not in data["models"]:
         raise Missing("batch")
     of = data["models"][model]["rounds"]
-    sizes = list(of["plain"])
+    sizes = sorted(of["plain"], key=int)
     out = [["plain decoding, tokens/s", *(f"{of['plain'][n]['tokens_per_second']:.0f}" for n in sizes)]]
     for key, title in (("plain_again", "plain decoding once more"), ("chain_1", "chains of 1"), ("chain_2", "chains of 2"), ("chain_4", "chains of 4"),
                        ("budget", "one budget")):
@@ -301,7 +301,7 @@ def batch(page, model):
 def method_batches(page):
     """The paper's batches beside ours."""
     data, reported = load("batch"), load("reported")["batches"]
-    sizes = list(next(iter(data["models"].values()))["rounds"]["plain"])
+    sizes = sorted(next(iter(data["models"].values()))["rounds"]["plain"], key=int)
     out = [[f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"]] + [f"{x['speedups'][n]:.2f}x" if n in x["speedups"] else "" for n in sizes]
            for x in reported]
     for name, model in data["models"].items():
