@@ -21,21 +21,30 @@ using specula_test::ReplayBatch;
 
 namespace {
 
+struct Models {
+  explicit Models(std::int32_t texts)
+      : target(texts, false, [](std::int32_t rows) { return 1 + 0.01 * rows; }),
+        draft(texts, true, [](std::int32_t rows) { return 0.02 + 0.001 * rows; }) {
+    for (std::int32_t s = 0; s < texts; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
+  }
+  /// What makes the pipeline of a slot.
+  template <class Rule, class Shape>
+  auto each(Rule rule, Shape shape) {
+    return [=, this](std::int32_t slot) {
+      const auto s = static_cast<std::size_t>(slot);
+      return Speculator{TreeVerifier{targets[s], rule}, ModelDrafter{drafts[s]}, shape};
+    };
+  }
+  ReplayBatch target, draft;
+  std::vector<SlotOf<ReplayBatch>> targets, drafts;
+};
+
 /// Of the rounds from the 13th to the 24th of six texts that are long enough for them.
 template <class Rule, class Shape>
 std::int64_t allocations(Shape shape, float temperature, bool shares) {
   constexpr std::int32_t kTexts = 6;
-  ReplayBatch target(kTexts, false, [](std::int32_t rows) { return 1 + 0.01 * rows; }),
-      draft(kTexts, true, [](std::int32_t rows) { return 0.02 + 0.001 * rows; });
-  std::vector<SlotOf<ReplayBatch>> targets, drafts;
-  for (std::int32_t s = 0; s < kTexts; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
-  BatchSpeculator batch(
-      kTexts,
-      [&](std::int32_t slot) {
-        const auto s = static_cast<std::size_t>(slot);
-        return Speculator{TreeVerifier{targets[s], Rule{}}, ModelDrafter{drafts[s]}, shape};
-      },
-      draft, target);
+  Models models(kTexts);
+  BatchSpeculator batch(kTexts, models.each(Rule{}, shape), models.draft, models.target);
   if (shares) batch.share(BatchBudget());
   for (Token text = 0; text < kTexts; ++text)
     batch.join({.prompt = {text}, .max_new_tokens = 1000, .params = {.temperature = temperature}});
@@ -62,18 +71,10 @@ TEST_CASE(
     "memory that runs out, at any allocation of a round in which a text joins: no text is lost or another") {
   constexpr std::int32_t kTexts = 3;
   const auto write = [&](std::int64_t after, bool& failed) {
-    ReplayBatch target(kTexts, false, [](std::int32_t rows) { return 1 + 0.01 * rows; }),
-        draft(kTexts, true, [](std::int32_t rows) { return 0.02 + 0.001 * rows; });
-    std::vector<SlotOf<ReplayBatch>> targets, drafts;
-    for (std::int32_t s = 0; s < kTexts; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
-    BatchSpeculator batch(
-        kTexts,
-        [&](std::int32_t slot) {
-          const auto s = static_cast<std::size_t>(slot);
-          return Speculator{TreeVerifier{targets[s], Sampling{}}, ModelDrafter{drafts[s]},
-                            DynamicTree{.top_k = 3, .expansions = 2, .total = 8}};
-        },
-        draft, target);
+    Models models(kTexts);
+    BatchSpeculator batch(kTexts,
+                          models.each(Sampling{}, DynamicTree{.top_k = 3, .expansions = 2, .total = 8}),
+                          models.draft, models.target);
     std::vector<std::vector<Token>> texts(kTexts);
     const auto step = [&] {
       for (const TextResult& text : batch.step()) {

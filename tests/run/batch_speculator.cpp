@@ -82,6 +82,13 @@ struct Models {
       : target(slots, kVocab, 3, chunk), draft(slots, kVocab, 4, chunk) {
     for (std::int32_t s = 0; s < slots; ++s) targets.emplace_back(target, s), drafts.emplace_back(draft, s);
   }
+  /// What makes the pipeline of a slot.
+  template <class Make>
+  auto each(Make make) {
+    return [this, make](std::int32_t slot) {
+      return make(targets[static_cast<std::size_t>(slot)], drafts[static_cast<std::size_t>(slot)]);
+    };
+  }
   ToyBatch target, draft;
   std::vector<SlotOf<ToyBatch>> targets, drafts;
 };
@@ -90,13 +97,7 @@ struct Models {
 template <class Make>
 std::vector<Text> together(const std::vector<TextRequest>& all, Models& models, Make make,
                            std::int64_t* passes = nullptr, int* failures = nullptr) {
-  BatchSpeculator batch(
-      models.target.slots(),
-      [&](std::int32_t slot) {
-        const auto s = static_cast<std::size_t>(slot);
-        return make(models.targets[s], models.drafts[s]);
-      },
-      models.draft, models.target);
+  BatchSpeculator batch(models.target.slots(), models.each(make), models.draft, models.target);
   std::map<TextId, std::size_t> index;
   std::vector<Text> out(all.size());
   std::size_t next = 0;
@@ -291,13 +292,7 @@ TEST_CASE("prompts that begin alike are read once, and the texts are those alone
     }
   // A prompt goes on with a text that has ended, while other texts take the other slot.
   Models models(2, 3);
-  BatchSpeculator batch(
-      2,
-      [&](std::int32_t slot) {
-        const auto s = static_cast<std::size_t>(slot);
-        return make(models.targets[s], models.drafts[s]);
-      },
-      models.draft, models.target);
+  BatchSpeculator batch(2, models.each(make), models.draft, models.target);
   std::vector<Token> text = all[0].prompt;
   for (int turn = 0; turn < 5; ++turn) {
     CAPTURE(turn);
@@ -315,6 +310,36 @@ TEST_CASE("prompts that begin alike are read once, and the texts are those alone
     batch.join({.prompt = {4}, .max_new_tokens = 1});
     while (!batch.empty()) batch.step();
   }
+}
+
+TEST_CASE("a prompt that goes on with a text of which a cascade's drafts hold tokens that were rejected") {
+  using Draft = ModelDrafter<SlotOf<ToyBatch>>;
+  constexpr std::int32_t kTexts = 2;
+  ToyBatch target(kTexts, kVocab, 3), better(kTexts, kVocab, 4), worse(kTexts, kVocab, 5);
+  std::vector<SlotOf<ToyBatch>> t, b, w;
+  for (std::int32_t s = 0; s < kTexts; ++s)
+    t.emplace_back(target, s), b.emplace_back(better, s), w.emplace_back(worse, s);
+  BatchSpeculator batch(
+      kTexts,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return Speculator{TreeVerifier{t[s], Rejection{}}, Stack{Draft{b[s]}, Draft{w[s]}},
+                          Vertical<2, Draw::sampled>{.reviews = 2, .length = 2}};
+      },
+      worse, better, target);
+  const TextId first = batch.join({.prompt = {0, 1, 2, 3}, .max_new_tokens = 50});
+  for (int i = 0; i < 20; ++i) {
+    batch.step();
+    const Tokens text = batch.text(first);
+    if (text.empty()) break;
+    std::vector<Token> longer(text.begin(), text.end());
+    longer.push_back(0);
+    batch.join({.prompt = longer, .max_new_tokens = 1});
+    for (const TextResult& ended : batch.step())
+      CHECK(!ended.failure);  // the toys refuse a fork of other tokens
+  }
+  CHECK(target.forked > 50);
+  CHECK(better.forked > 0);
 }
 
 TEST_CASE("a pass that fails, at any call: the texts are the same, and it goes on") {
@@ -348,13 +373,7 @@ TEST_CASE("a fault ends its text alone: a bad row, a rule, a sink; the others ar
   const auto make = pipeline(RuleName::sampling, Chain<Draw::sampled>{.length = 2});
   const std::vector<Text> want = alone(all, make);
   const auto run = [&](Models& models) {
-    BatchSpeculator batch(
-        3,
-        [&](std::int32_t slot) {
-          const auto s = static_cast<std::size_t>(slot);
-          return make(models.targets[s], models.drafts[s]);
-        },
-        models.draft, models.target);
+    BatchSpeculator batch(3, models.each(make), models.draft, models.target);
     for (const TextRequest& request : all) batch.join(request);
     std::vector<std::string> failures(all.size());
     while (!batch.empty())
@@ -444,13 +463,7 @@ TEST_CASE("join, cancel at any step, and what is refused") {
   const std::vector<Text> want = alone(all, make);
   for (int at = 0; at < 6; ++at) {
     Models models(2, 2);
-    BatchSpeculator batch(
-        2,
-        [&](std::int32_t slot) {
-          const auto s = static_cast<std::size_t>(slot);
-          return make(models.targets[s], models.drafts[s]);
-        },
-        models.draft, models.target);
+    BatchSpeculator batch(2, models.each(make), models.draft, models.target);
     CHECK(batch.empty());
     for (const TextRequest& request : all) batch.join(request);
     std::size_t ended = 0;
@@ -499,13 +512,7 @@ TEST_CASE("join, cancel at any step, and what is refused") {
 TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in their passes") {
   Models models(2, 4);
   const auto make = pipeline(RuleName::sampling, Chain<>{.length = 2});
-  BatchSpeculator batch(
-      2,
-      [&](std::int32_t slot) {
-        const auto s = static_cast<std::size_t>(slot);
-        return make(models.targets[s], models.drafts[s]);
-      },
-      models.draft, models.target);
+  BatchSpeculator batch(2, models.each(make), models.draft, models.target);
   const TextId shorter = batch.join({.prompt = {1}, .max_new_tokens = 30, .params = {.temperature = 0}});
   const TextId longer =
       batch.join({.prompt = std::vector<Token>(40, 2), .max_new_tokens = 5, .params = {.temperature = 0}});

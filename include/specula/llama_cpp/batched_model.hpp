@@ -81,6 +81,11 @@ class BatchedModel {
   /// See Model::context().
   llama_context* context() const { return context_.get(); }
 
+  /// See Model::context_changed(), for all texts.
+  void context_changed() {
+    for (Text& own : texts_) own.changes.next();
+  }
+
   /// Queues tokens and drops the slot's nodes. Throws std::invalid_argument for a token out of range or a
   /// full context, and changes nothing.
   void append(std::int32_t slot, Tokens tokens) {
