@@ -1,8 +1,8 @@
 // Many texts at once, on one thread: a pass by its rows, a merged pass against one over as many nodes of one
 // text, and rounds of 1 to 32 texts, plainly, with chains, and with one budget. The models are the pack's
 // `target` and `small`, or the folders that SPECULA_BATCH_TARGET and SPECULA_BATCH_DRAFT name; weights stay
-// as their files have them, which the label says. `plain_again` is plain decoding once more: its distance
-// from `plain` is the noise.
+// as their files have them. `plain_again` is plain decoding once more: its distance from `plain` is the
+// noise.
 //
 //   bench_batch --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
 #include <benchmark/benchmark.h>
@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -148,48 +150,55 @@ struct Rounds {
   std::int64_t tokens = 0;
   std::int32_t joined = 0;
 };
-/// Rounds in which no prompt is read.
-void rounds(benchmark::State& state, const std::string& name, std::int32_t length, bool shares) {
+struct Way {
+  const char* name;
+  std::int32_t length;
+  bool shares;
+};
+constexpr Way kWays[] = {{"plain", 0, false},   {"plain_again", 0, false}, {"chain_1", 1, false},
+                         {"chain_2", 2, false}, {"chain_4", 4, false},     {"budget", 6, true}};
+
+/// A round of each way, one after the other, so that a machine that becomes slower does so for all of them.
+/// Rounds in which a prompt is read are left out.
+void rounds(benchmark::State& state) {
   const auto texts = static_cast<std::int32_t>(state.range(0));
-  static std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<Rounds>> kept;
-  std::unique_ptr<Rounds>& run = kept[{name, texts}];
-  if (!run) run = std::make_unique<Rounds>(texts, length, shares);
-  run->fill();
-  double inside = 0, all = 0;
-  std::int64_t written = 0;
+  static std::map<std::int32_t, std::vector<std::unique_ptr<Rounds>>> kept;
+  std::vector<std::unique_ptr<Rounds>>& runs = kept[texts];
+  struct Sum {
+    double cpu = 0, inside = 0, all = 0;
+    std::int64_t tokens = 0, rounds = 0;
+  };
+  std::vector<Sum> sums(std::size(kWays));
+  for (const Way& way : kWays)
+    if (runs.size() < std::size(kWays))
+      runs.push_back(std::make_unique<Rounds>(texts, way.length, way.shares));
+  const std::size_t turns = runs.size() * static_cast<std::size_t>(std::max(1, 8 / texts));
+  std::size_t first = 0;  // all ways in turn, each time from another one on
   for (auto _ : state) {
-    const std::int64_t before = run->tokens;
-    const double began = run->pass_seconds(), start = detail::monotonic_seconds();
-    benchmark::DoNotOptimize(run->batch->step().data());
-    inside += run->pass_seconds() - began, all += detail::monotonic_seconds() - start;
-    written += run->tokens - before;
-    state.PauseTiming();
-    run->fill();
-    state.ResumeTiming();
+    for (std::size_t i = 0; i < turns; ++i) {
+      const std::size_t way = (first + i) % runs.size();
+      Rounds& run = *runs[way];
+      Sum& sum = sums[way];
+      run.fill();
+      const std::int64_t tokens = run.tokens;
+      const double inside = run.pass_seconds(), all = detail::monotonic_seconds();
+      const std::clock_t cpu = std::clock();
+      benchmark::DoNotOptimize(run.batch->step().data());
+      sum.cpu += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+      sum.inside += run.pass_seconds() - inside, sum.all += detail::monotonic_seconds() - all;
+      sum.tokens += run.tokens - tokens, ++sum.rounds;
+    }
+    ++first;
   }
-  state.counters["tokens_per_second"] =
-      benchmark::Counter(static_cast<double>(written), benchmark::Counter::kIsRate);
-  state.counters["tokens_per_round"] = static_cast<double>(written) / static_cast<double>(state.iterations());
-  state.counters["library_share"] = 1 - inside / all;
+  for (std::size_t way = 0; way < runs.size(); ++way) {
+    const std::string name = kWays[way].name;
+    state.counters[name + "_tokens"] = static_cast<double>(sums[way].tokens);
+    state.counters[name + "_rounds"] = static_cast<double>(sums[way].rounds);
+    state.counters[name + "_seconds"] = sums[way].cpu;
+    state.counters[name + "_library_share"] = 1 - sums[way].inside / sums[way].all;
+  }
 }
-
-void plain(benchmark::State& state) { rounds(state, "plain", 0, false); }
-void plain_again(benchmark::State& state) { rounds(state, "plain_again", 0, false); }
-void chain_1(benchmark::State& state) { rounds(state, "chain_1", 1, false); }
-void chain_2(benchmark::State& state) { rounds(state, "chain_2", 2, false); }
-void chain_4(benchmark::State& state) { rounds(state, "chain_4", 4, false); }
-void budget(benchmark::State& state) { rounds(state, "budget", 6, true); }
-
-void texts(benchmark::internal::Benchmark* bench) {
-  for (const std::int64_t n : {1, 2, 4, 8, 16, 32}) bench->Arg(n);
-  bench->ArgName("texts")->Unit(benchmark::kMillisecond);
-}
-BENCHMARK(plain)->Apply(texts);
-BENCHMARK(plain_again)->Apply(texts);
-BENCHMARK(chain_1)->Apply(texts);
-BENCHMARK(chain_2)->Apply(texts);
-BENCHMARK(chain_4)->Apply(texts);
-BENCHMARK(budget)->Apply(texts);
+BENCHMARK(rounds)->ArgName("texts")->RangeMultiplier(2)->Range(1, 32)->Iterations(6);
 
 void rows(benchmark::internal::Benchmark* bench) {
   for (const std::int64_t n : {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256}) bench->Args({1, n, 128});

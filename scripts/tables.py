@@ -276,7 +276,7 @@ def eigen(page):
 
 
 def batch_source(page, data):
-    return ["", f"1 thread, processor time, medians of {data['repetitions']} repetitions in random order; products of bfloat16 where the machine has them; "
+    return ["", f"1 thread, processor time, {data['repetitions']} repetitions in random order; products of bfloat16 where the machine has them; "
             f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data](benchmarks/batch.json)." + runs.footnote(data)]
 
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "random.hpp"
@@ -109,6 +110,21 @@ TEST_CASE("a single slow pass changes nothing, several in a row do; a larger siz
   for (int i = 0; i < 30; ++i) curve.learn(3, 3);
   CHECK(curve(3) == doctest::Approx(3));
   CHECK(curve(4) == doctest::Approx(3));
+}
+
+TEST_CASE("a cost lies between those of the nearest sizes that are known") {
+  CostCurve curve;
+  CHECK(curve.bounds(3).first == 0);
+  CHECK(curve.bounds(3).second > 1e300);
+  for (int i = 0; i < 2; ++i) curve.learn(4, 2.0), curve.learn(8, 3.0);
+  CHECK(curve.bounds(2).first == 0);
+  CHECK(curve.bounds(2).second == doctest::Approx(2));
+  CHECK(curve.bounds(4) == std::pair(curve(4), curve(4)));
+  CHECK(curve.bounds(6).first == doctest::Approx(2));
+  CHECK(curve.bounds(6).second == doctest::Approx(3));
+  CHECK(curve.bounds(9).first == doctest::Approx(3));
+  CHECK(curve.bounds(9).second > 1e300);
+  CHECK(CostCurve({1, 2}).bounds(3) == std::pair(3.0, 3.0));
 }
 
 TEST_CASE("sizes are forgotten, and then cost what they can cost least") {

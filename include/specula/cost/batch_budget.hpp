@@ -32,13 +32,13 @@ struct DraftState {
 
 /// A round of `texts` texts whose passes are one, as BatchBudget learns from it.
 struct BudgetRound {
-  std::int32_t texts = 1;             ///< of the pass
-  std::int32_t nodes = 1;             ///< likewise, roots included
-  double tokens = 1;                  ///< emitted
-  Timing timing = {};                 ///< of the passes
-  DraftState drafted = {};            ///< of one text, before the round
-  bool settled = true;                ///< the target's pass held nothing but the nodes, such as prompts
-  double draft_cost = 0;              ///< of a shared budget: what learn_call() returned, in all
+  std::int32_t texts = 1;   ///< of the pass
+  std::int32_t nodes = 1;   ///< likewise, roots included
+  double tokens = 1;        ///< emitted
+  Timing timing = {};       ///< of the passes
+  DraftState drafted = {};  ///< of one text, before the round
+  bool settled = true;      ///< the target's pass held nothing but the nodes, such as prompts
+  double draft_cost = 0;    ///< of a shared budget: what learn_call() returned, in all
 };
 
 /// Plans each round (begin()) and learns from it (see(), learn()): T(n) of the target and of the draft's
@@ -55,8 +55,9 @@ struct BudgetRound {
 /// up to kMax. Source: Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding
 /// as the default arm.
 ///
-/// Learned costs are relative to the machine's pace, which changes if the median of the last passes does by
-/// a quarter: a loaded machine is slow at all sizes. Cost: O(nodes reserved) per round, no allocation.
+/// Learned costs are relative to the machine's pace, the median of the last plain passes: a loaded machine is
+/// slow at all sizes. If others take a fifth more or less than they did, a plain pass tells which of the two
+/// has changed. Cost: O(nodes reserved) per round, no allocation.
 class BatchBudget {
  public:
   /// Curves that are not given are learned.
@@ -205,8 +206,11 @@ class BatchBudget {
   static constexpr double kEnough = 0.1;   // (3 standard deviations of 10%)^2: the variation of passes
   static constexpr double kFirstCall = 0.25;  // passes that a draft call is taken to cost before it is known
   static constexpr double kDare = 3;          // passes that the first catch-up after a pause may cost
-  static constexpr double kPhase = 1.25;      // change of the machine's pace
-  static constexpr std::ptrdiff_t kRecent = 5;                      // passes that show it
+  static constexpr double kPhase = 1.25;      // what a node more may cost, of an average one
+  static constexpr double kOff = 1.2;         // change of the machine's pace
+  static constexpr std::ptrdiff_t kRecent = 3;            // plain passes that show it
+  static constexpr std::int32_t kDoubts = 2, kFresh = 4;  // passes in a row that do not agree with it; rounds
+                                                          // for which it is known after a plain pass
   static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
@@ -216,7 +220,7 @@ class BatchBudget {
     if (!draft_.knows(1) && idle_ == 0) return Plan::attempt;
     // the smaller the gain, the better the baseline must be known
     const double gain = price.rate * target_(texts) / texts - 1;
-    if (!target_.given() && since_plain_ >= check_after_) return Plan::measure;
+    if (!target_.given() && (since_plain_ >= check_after_ || doubts_ >= kDoubts)) return Plan::measure;
     if (texts == 1 && gain > 0 &&
         target_.weight(1) <
             std::min({std::max(CostCurve::kSure, kEnough / (gain * gain)), CostCurve::kMemory, drafted_}))
@@ -247,7 +251,7 @@ class BatchBudget {
   double learn_pass(const BudgetRound& round) {
     const std::int32_t nodes = round.nodes, texts = round.texts;
     const double seconds = round.timing.target.seconds;
-    const bool settled = nodes > texts || last_nodes_ <= texts;
+    const bool drafts = nodes > texts, settled = drafts || last_nodes_ <= texts;
     last_nodes_ = nodes;
     if (target_.given() || !round.settled || !(seconds > 0)) return target_(nodes);
     if (!(pace_ > 0)) {
@@ -255,49 +259,62 @@ class BatchBudget {
       recent_.fill(seconds);
     }
     const double plain = target_(texts), known = target_.knows(nodes) ? target_(nodes) : 0.0;
-    const double most =
-        kPhase * nodes / texts * plain;  // of a new size: anything above may be an interruption
-    check_pace(nodes > texts, known > 0 ? seconds / known : pace_);
-    if (known > 0 && (nodes == texts || target_.weight(nodes) >= CostCurve::kSure))
-      follow_pace(seconds / known);
-    else if (plain > 0)
-      follow_pace(std::clamp(pace_, seconds / most, seconds / plain));
+    auto [least, most] = target_.bounds(nodes);
+    if (drafts && plain > 0) {
+      least = std::max(least, plain);
+      // of a new size: anything above may be an interruption
+      most = std::max(least, std::min(most, kPhase * nodes / texts * plain));
+    }
+    // the pace nearest to the last that explains the pass
+    double shown = std::max(pace_, seconds / most);
+    if (least > 0) shown = std::min(shown, seconds / least);
+    const bool off = differs(shown, pace_);
+    if (drafts) {
+      ++since_plain_;
+      doubts_ = off ? doubts_ + 1 : 0;
+      doubted_ = shown;
+    } else {
+      follow_pace(shown);
+    }
     double cost = seconds / pace_;
     if (const double dear = target_.at_most(nodes);
-        nodes > texts && plain > 0 && !(known > 0) && cost > dear && CostCurve::differ(cost, dear)) {
+        drafts && plain > 0 && !(known > 0) && cost > dear && CostCurve::differ(cost, dear)) {
       // perhaps what an engine does once for each size: planning, allocation
       const std::uint64_t size = std::uint64_t{1} << (nodes % 64);
       if ((begun_ & size) == 0) return begun_ |= size, dear;
     }
-    if (nodes > texts && plain > 0) cost = std::clamp(cost, plain, known > 0 ? std::max(cost, plain) : most);
+    if (drafts && plain > 0) cost = std::clamp(cost, plain, known > 0 ? std::max(cost, plain) : most);
     const bool odd = known > 0 && CostCurve::differ(cost, known);
-    if (settled) target_.learn(nodes, cost);
+    const bool certain = drafts ? !off || since_plain_ <= kFresh : !differs(shown, pace_);
+    if (settled && certain) target_.learn(nodes, cost);
     return odd ? target_.at_most(nodes) : cost;
   }
-  /// Larger passes alone do not tell a machine that has become slow from nodes that cost more. So plain ones
-  /// come in between: after 4 rounds, then ever more rarely while they agree with the pace, and until they
-  /// do.
-  void check_pace(bool speculates, double pace) {
-    if (speculates) {
-      ++since_plain_;
-    } else if (since_plain_ > 0 && changed(pace)) {
+  /// After a plain pass: the pace is the median of the last ones. Larger passes alone do not tell a machine
+  /// that has become slow from nodes that cost more. So plain ones come in between: when two in a row do not
+  /// take what they used to; else after 4 rounds, then ever more rarely while they agree with the pace, and
+  /// until they do.
+  void follow_pace(double shown) {
+    if (doubts_ >= kDoubts && !differs(shown, doubted_)) {  // all sizes agree
+      pace_ = shown;
+      recent_.fill(shown);
+    }
+    const bool agrees = !differs(shown, pace_);
+    doubts_ = 0;
+    std::shift_left(recent_.begin(), recent_.end(), 1);
+    recent_.back() = shown;
+    std::array<double, kRecent> sorted = recent_;
+    std::nth_element(sorted.begin(), sorted.begin() + kRecent / 2, sorted.end());
+    pace_ = sorted[kRecent / 2];
+    if (since_plain_ == 0) return;
+    if (!agrees) {
       check_after_ = std::min(kPatience, since_plain_);
-    } else if (since_plain_ > 0) {
+    } else {
       if (since_plain_ >= check_after_)
         check_after_ = std::clamp(2 * check_after_, kPatience, kMaxPatience / 2);
       since_plain_ = 0;
     }
   }
-  bool changed(double pace) const { return pace > kPhase * pace_ || pace_ > kPhase * pace; }
-  void follow_pace(double pace) {
-    std::shift_left(recent_.begin(), recent_.end(), 1);
-    recent_.back() = pace;
-    if (std::count_if(recent_.begin(), recent_.end(), [&](double p) { return changed(p); }) <= kRecent / 2)
-      return;  // then neither has the median
-    std::array<double, kRecent> sorted = recent_;
-    std::nth_element(sorted.begin(), sorted.begin() + kRecent / 2, sorted.end());
-    if (changed(sorted[kRecent / 2])) pace_ = sorted[kRecent / 2];
-  }
+  static bool differs(double a, double b) { return a > kOff * b || b > kOff * a; }
 
   /// Learns the draft's costs, and returns what it took in this round.
   double learn_draft(const Usage& usage, const DraftState& text) {
@@ -330,12 +347,14 @@ class BatchBudget {
 
   CostCurve target_, draft_;
   AcceptanceEstimator estimator_;
-  std::array<double, kRecent> recent_{};            // pace by each of the last passes
+  std::array<double, kRecent> recent_{};            // pace by each of the last plain passes
   double pace_ = 0;                                 // seconds per unit of a learned curve
   double balance_ = kAtFirst, highest_ = kAtFirst;  // highest_: since the last fall
   double tokens_ = 0, passes_ = 0, drafted_ = 0;
   double late_ = -1, prompt_ = -1;  // catch-up per missed token, and per prompt token; -1: not known
   std::uint64_t begun_ = 0;         // sizes whose first pass was left out, by their number modulo 64
+  double doubted_ = 0;              // the pace by the last pass over more
+  std::int32_t doubts_ = 0;         // passes over more in a row whose pace differs
   std::int32_t since_plain_ = 0, check_after_ = kPatience;
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1;
   Plan plan_ = Plan::measure;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -50,6 +51,16 @@ class CostCurve {
   bool knows(std::int32_t nodes) const { return weight(nodes) >= kForgotten; }
   /// Whether two costs differ so much that one of them was an interruption.
   static bool differ(double a, double b) { return a > kOutlier * b || b > kOutlier * a; }
+  /// The least and the most that T(nodes) can be, since it does not fall: T of the nearest sizes that it
+  /// knows, `nodes` itself if that is one. Cost: O(sizes reserved).
+  std::pair<double, double> bounds(std::int32_t nodes) const {
+    if (given()) return {(*this)(nodes), (*this)(nodes)};
+    std::int32_t below = std::min(nodes, largest_), above = std::max(1, nodes);
+    while (below > 0 && !knows(below)) --below;
+    while (above <= largest_ && !knows(above)) ++above;
+    return {below > 0 ? (*this)(below) : 0.0,
+            above <= largest_ ? (*this)(above) : std::numeric_limits<double>::max()};
+  }
   /// The largest size that it knows, 0 if none; 2^24 for a given curve.
   std::int32_t largest() const { return given() ? 1 << 24 : largest_; }
   void make_straight() { straight_ = true; }  ///< see above; a given curve stays as it is

@@ -73,6 +73,7 @@ class SharedDraft {
     DraftState draft = {};                ///< anew for each text
     std::int64_t calls = 0;               ///< of its draft in this round
     std::vector<std::uint8_t> kept = {};  ///< workspace
+    std::size_t place = 0;                ///< likewise: among the texts of the round, which settles ties
   };
 
   /// For at most `texts` texts with `nodes` nodes each. A round with draft tokens takes at most `max_stretch`
@@ -100,7 +101,9 @@ class SharedDraft {
     round_ = {.texts = 0, .nodes = 0, .tokens = 0};
     RoundPrice price{.catch_up = texts.empty() ? 0 : kNever, .texts = std::max(1, count), .shared = true};
     std::int32_t least = kNoLimit, most = 1;
+    std::size_t place = 0;
     for (Text* text : texts_) {
+      text->place = place++;
       text->draft.context = static_cast<double>(text->run->text().size()) - 1;
       text->calls = 0;
       price.chosen = chooses(*text);
@@ -123,7 +126,7 @@ class SharedDraft {
     if (bidders_.empty()) return false;
     const auto likelier = [](Text* a, Text* b) {
       const double x = a->run->bid()->reach, y = b->run->bid()->reach;
-      return x > y || (x == y && a < b);
+      return x > y || (x == y && a->place < b->place);
     };
     std::sort(bidders_.begin(), bidders_.end(), likelier);
     std::int32_t nodes = rank();
@@ -182,7 +185,7 @@ class SharedDraft {
     NodeId node;
     bool operator<(const Ranked& other) const {
       if (probability != other.probability) return probability > other.probability;
-      return text != other.text ? text < other.text : node < other.node;
+      return text != other.text ? text->place < other.text->place : node < other.node;
     }
   };
   static constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
