@@ -55,9 +55,9 @@ struct BudgetRound {
 /// up to kMax. Source: Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding
 /// as the default arm.
 ///
-/// Learned costs are relative to the machine's pace, the median of the last plain passes: a loaded machine is
-/// slow at all sizes. If others take a fifth more or less than they did, a plain pass tells which of the two
-/// has changed. Cost: O(nodes reserved) per round, no allocation.
+/// Learned costs are relative to the machine's pace, which changes if the median of the last plain passes
+/// does by a fifth: a loaded machine is slow at all sizes. If others take a fifth more or less than they did,
+/// a plain pass tells whether it is the machine. Cost: O(nodes reserved) per round, no allocation.
 class BatchBudget {
  public:
   /// Curves that are not given are learned.
@@ -208,9 +208,7 @@ class BatchBudget {
   static constexpr double kDare = 3;          // passes that the first catch-up after a pause may cost
   static constexpr double kPhase = 1.25;      // what a node more may cost, of an average one
   static constexpr double kOff = 1.2;         // change of the machine's pace
-  static constexpr std::ptrdiff_t kRecent = 3;            // plain passes that show it
-  static constexpr std::int32_t kDoubts = 2, kFresh = 4;  // passes in a row that do not agree with it; rounds
-                                                          // for which it is known after a plain pass
+  static constexpr std::int32_t kRecent = 3;  // plain passes that show it, others in a row that may
   static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
@@ -220,7 +218,7 @@ class BatchBudget {
     if (!draft_.knows(1) && idle_ == 0) return Plan::attempt;
     // the smaller the gain, the better the baseline must be known
     const double gain = price.rate * target_(texts) / texts - 1;
-    if (!target_.given() && (since_plain_ >= check_after_ || doubts_ >= kDoubts)) return Plan::measure;
+    if (!target_.given() && (since_plain_ >= check_after_ || doubts_ >= kRecent)) return Plan::measure;
     if (texts == 1 && gain > 0 &&
         target_.weight(1) <
             std::min({std::max(CostCurve::kSure, kEnough / (gain * gain)), CostCurve::kMemory, drafted_}))
@@ -268,10 +266,9 @@ class BatchBudget {
     // the pace nearest to the last that explains the pass
     double shown = std::max(pace_, seconds / most);
     if (least > 0) shown = std::min(shown, seconds / least);
-    const bool off = differs(shown, pace_);
     if (drafts) {
       ++since_plain_;
-      doubts_ = off ? doubts_ + 1 : 0;
+      doubts_ = differs(shown, pace_) ? doubts_ + 1 : 0;
       doubted_ = shown;
     } else {
       follow_pace(shown);
@@ -285,16 +282,15 @@ class BatchBudget {
     }
     if (drafts && plain > 0) cost = std::clamp(cost, plain, known > 0 ? std::max(cost, plain) : most);
     const bool odd = known > 0 && CostCurve::differ(cost, known);
-    const bool certain = drafts ? !off || since_plain_ <= kFresh : !differs(shown, pace_);
-    if (settled && certain) target_.learn(nodes, cost);
+    if (settled) target_.learn(nodes, cost);
     return odd ? target_.at_most(nodes) : cost;
   }
-  /// After a plain pass: the pace is the median of the last ones. Larger passes alone do not tell a machine
-  /// that has become slow from nodes that cost more. So plain ones come in between: when two in a row do not
-  /// take what they used to; else after 4 rounds, then ever more rarely while they agree with the pace, and
-  /// until they do.
+  /// After a plain pass: the pace changes if the median of the last three does by a fifth. Larger passes
+  /// alone do not tell a machine that has become slow from nodes that cost more. So plain ones come in
+  /// between: when three in a row do not take what they used to; else after 4 rounds, then ever more rarely
+  /// while they agree with the pace, and until they do.
   void follow_pace(double shown) {
-    if (doubts_ >= kDoubts && !differs(shown, doubted_)) {  // all sizes agree
+    if (doubts_ >= kRecent && !differs(shown, doubted_)) {  // all sizes agree
       pace_ = shown;
       recent_.fill(shown);
     }
@@ -304,7 +300,7 @@ class BatchBudget {
     recent_.back() = shown;
     std::array<double, kRecent> sorted = recent_;
     std::nth_element(sorted.begin(), sorted.begin() + kRecent / 2, sorted.end());
-    pace_ = sorted[kRecent / 2];
+    if (differs(sorted[kRecent / 2], pace_)) pace_ = sorted[kRecent / 2];
     if (since_plain_ == 0) return;
     if (!agrees) {
       check_after_ = std::min(kPatience, since_plain_);
