@@ -209,6 +209,7 @@ class BatchBudget {
   static constexpr double kPhase = 1.25;      // what a node more may cost, of an average one
   static constexpr double kOff = 1.2;         // change of the machine's pace
   static constexpr std::int32_t kRecent = 3;  // plain passes that show it, others in a row that may
+  static constexpr double kChecks = 100;      // rounds of many texts until a plain one, for each unit of gain
   static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // idle rounds before an attempt
 
   Plan plan(std::int32_t least, std::int32_t most, const RoundPrice& price, std::int32_t& size) {
@@ -218,7 +219,9 @@ class BatchBudget {
     if (!draft_.knows(1) && idle_ == 0) return Plan::attempt;
     // the smaller the gain, the better the baseline must be known
     const double gain = price.rate * target_(texts) / texts - 1;
-    if (!target_.given() && (since_plain_ >= check_after_ || doubts_ >= kRecent)) return Plan::measure;
+    const bool long_ago = since_plain_ >= check_after_ ||
+                          (shared_ && since_plain_ >= std::max<double>(kPatience, kChecks * gain));
+    if (!target_.given() && (long_ago || doubts_ >= kRecent)) return Plan::measure;
     if (texts == 1 && gain > 0 &&
         target_.weight(1) <
             std::min({std::max(CostCurve::kSure, kEnough / (gain * gain)), CostCurve::kMemory, drafted_}))
@@ -285,10 +288,11 @@ class BatchBudget {
     if (settled) target_.learn(nodes, cost);
     return odd ? target_.at_most(nodes) : cost;
   }
-  /// After a plain pass: the pace changes if the median of the last three does by a fifth. Larger passes
-  /// alone do not tell a machine that has become slow from nodes that cost more. So plain ones come in
-  /// between: when three in a row do not take what they used to; else after 4 rounds, then ever more rarely
-  /// while they agree with the pace, and until they do.
+  /// After a plain pass: the pace changes if the median of the last three does by a fifth. That of many
+  /// texts, whose passes vary less and whose gains are smaller, is that median. Larger passes alone do not
+  /// tell a machine that has become slow from nodes that cost more. So plain ones come in between: when three
+  /// in a row do not take what they used to; else after 4 rounds, then ever more rarely while they agree with
+  /// the pace, and until they do.
   void follow_pace(double shown) {
     if (doubts_ >= kRecent && !differs(shown, doubted_)) {  // all sizes agree
       pace_ = shown;
@@ -300,7 +304,7 @@ class BatchBudget {
     recent_.back() = shown;
     std::array<double, kRecent> sorted = recent_;
     std::nth_element(sorted.begin(), sorted.begin() + kRecent / 2, sorted.end());
-    if (differs(sorted[kRecent / 2], pace_)) pace_ = sorted[kRecent / 2];
+    if (shared_ || differs(sorted[kRecent / 2], pace_)) pace_ = sorted[kRecent / 2];
     if (since_plain_ == 0) return;
     if (!agrees) {
       check_after_ = std::min(kPatience, since_plain_);
