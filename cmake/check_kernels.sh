@@ -4,7 +4,9 @@
 #
 # Compiles FILE.cu with NVCC in two ways that together cover C++17 and 20, with and without fast math, sm_80 (but where
 # the file says `// only sm_90a`) and sm_90a; fails on any warning (C75xx among them: a serialised wgmma), on a spilled
-# register and on a stack frame. With --other-architectures the build in C++17 has those that the toolkit knows of
+# register, on a stack frame, and on a kernel with more instructions than a line of the file says:
+#   // at most 6500 instructions for sm_90a: NAME, or the begin of it, as in the table
+# With --other-architectures the build in C++17 has those that the toolkit knows of
 # sm_89, sm_100 and sm_120 as well, assembled from the PTX for 8.0 and 9.0: no source asks for more than that. Leaves a
 # line for each kernel on sm_80 and sm_90a in OUT.
 #
@@ -14,13 +16,13 @@ set -euo pipefail
 if [ "$1" = --table ]; then
   nvcc=$2
   shift 2
-  printf '# Registers of the CUDA kernels\n\n'
+  printf '# Registers and instructions of the CUDA kernels\n\n'
   printf 'Compiled by nvcc %s as C++17, with the elements that tests/cuda/kernels/ uses. ' \
     "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   printf 'Shared memory is what a kernel declares; most of what they use is asked for at launch.\n'
   printf 'A spilled register or a warning fails the tests (cuda/kernels).\n\n'
-  echo '| kernel | architecture | registers | shared memory, static | spills |'
-  echo '|---|---|---|---|---|'
+  echo '| kernel | architecture | registers | instructions | shared memory, static | spills |'
+  echo '|---|---|---|---|---|---|'
   cat "$@" | sort -u
   exit
 fi
@@ -48,7 +50,7 @@ compile() {
     exit 1
   fi
 }
-compile "$work/plain" -std=c++17 "${gencodes[@]}"
+compile "$work/plain" -std=c++17 "${gencodes[@]}" --keep --keep-dir "$work"
 compile "$work/fast" -std=c++20 -use_fast_math -gencode=arch=compute_90a,code=sm_90a
 
 bad=0
@@ -67,17 +69,32 @@ for log in plain fast; do
   fi
 done
 
-c++filt <"$work/plain" | awk '
+# Instructions are 16 bytes long on all architectures since sm_70.
+for cubin in "$work"/*.cubin; do
+  [[ $cubin =~ _(80|90a)\.cubin$ ]] || continue
+  readelf -SW "$cubin" 2>/dev/null | sed -nE "s/.* \.text\.([^ ]+) +PROGBITS +[0-9a-f]+ +[0-9a-f]+ +([0-9a-f]+) .*/sm_${BASH_REMATCH[1]} \1 \2/p"
+done | while read -r arch name bytes; do printf '%s %s %d\n' "$arch" "$name" $((16#$bytes / 16)); done >"$work/instructions"
+
+awk -v sizes="$work/instructions" '
+  BEGIN { while ((getline line < sizes) > 0) { split(line, part, " "); size[part[1] " " part[2]] = part[3] } }
   /Compiling entry function/ {
     name = $0; sub(/.*entry function ./, "", name); sub(/. for .sm.*/, "", name)
     arch = $0; sub(/.* for .sm_/, "sm_", arch); sub(/[^0-9a-z_].*/, "", arch)
-    gsub(/specula::cuda::|detail::|void /, "", name); sub(/\(.*/, "", name)
   }
   /bytes stack frame/ { spills = ($0 ~ / 0 bytes spill stores, 0 bytes spill loads/) ? "none" : $0 }
   /Used [0-9]+ registers/ {
     registers = $0; sub(/.*Used /, "", registers); sub(/ registers.*/, "", registers)
     shared = "0"; if ($0 ~ /bytes smem/) { shared = $0; sub(/ bytes smem.*/, "", shared); sub(/.* /, "", shared) }
     if (arch == "sm_80" || arch == "sm_90a")
-      printf "| `%s` | %s | %s | %s | %s |\n", name, arch, registers, shared, spills
-  }' >"$out"
+      printf "%s | %s | %s | %s | %s | %s |\n", name, arch, registers, size[arch " " name], shared, spills
+  }' "$work/plain" | c++filt | sed -E 's/specula::cuda::|detail::|^void //g; s/\([^|]*\) \|/ |/; s/^([^|]*) \|/| `\1` |/' >"$out"
+
+while IFS=: read -r limit kernel; do
+  most=$(sed -E 's/.*at most ([0-9]+) .*/\1/' <<<"$limit") arch=${limit##* } kernel=${kernel# }
+  found=$(awk -F ' \\| ' -v arch="$arch" -v kernel="| \`$kernel" 'index($0, kernel) == 1 && $2 == arch { print $4 }' "$out" | sort -n | tail -n 1)
+  if [ -z "$found" ] || [ "$found" -gt "$most" ]; then
+    echo "error: $(basename "$file"): ${found:-no} instructions of $kernel for $arch, at most $most"
+    bad=1
+  fi
+done < <(grep -E '^// at most [0-9]+ instructions for sm_[0-9]+a?: ' "$file" || true)
 exit "$bad"

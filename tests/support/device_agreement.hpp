@@ -33,6 +33,11 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
     std::vector<double> margins;
     const int size = std::min(trees - out.trees, 1 + random.below(64));
     for (int i = 0; i < size; ++i) {
+      if (random.bernoulli(0.1)) {
+        batch.add_empty();
+        want.push_back({});
+        margins.push_back(1);
+      }
       const specula::SamplingParams params =
           settings[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(settings.size())))];
       Mix one = mix;

@@ -145,6 +145,12 @@ struct DeviceBatch {
         {target_params.temperature, target_params.top_k, target_params.top_p, target_params.min_p});
   }
 
+  /// A slot without nodes.
+  void add_empty() {
+    begin.push_back(begin.back());
+    position.push_back(-77), seed.push_back(77), params.push_back({-1, -1, -1, -1});
+  }
+
   int sequences() const { return static_cast<int>(position.size()); }
   device::LogitsDraft<Element> logits_draft() const {
     return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
@@ -237,7 +243,7 @@ std::vector<DeviceResult> emulate_verify(DeviceBatch<Element>& batch,
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
-            SequenceVerifier(cluster, args, sequence, shared).run();
+            SequenceVerifier::verify(cluster, args, sequence, shared);
           });
   return batch.results();
 }

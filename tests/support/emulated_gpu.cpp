@@ -285,6 +285,18 @@ class Threads : public Scheduler {
   std::vector<Barrier> barriers_;
 };
 
+/// The address sanitizer reports accesses to hidden memory.
+void hide([[maybe_unused]] const unsigned char* from, [[maybe_unused]] std::size_t bytes) {
+#ifdef SPECULA_TEST_ASAN
+  __asan_poison_memory_region(from, bytes);
+#endif
+}
+void expose([[maybe_unused]] const unsigned char* from, [[maybe_unused]] std::size_t bytes) {
+#ifdef SPECULA_TEST_ASAN
+  __asan_unpoison_memory_region(from, bytes);
+#endif
+}
+
 }  // namespace
 
 std::unique_ptr<Scheduler> make_scheduler(Engine engine, std::uint64_t seed) {
@@ -329,8 +341,14 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
   for (const int index : order) {
     const int poison =
         random.bernoulli(0.5) ? 0xFF : 0x3F;  // uninitialised: NaN and -1, or 0.75 and a large number
-    for (const auto& shared : cluster.shared)
+    for (const auto& shared : cluster.shared) {
+      expose(shared.get(), grid.shared_bytes + kAlignment);
       std::memset(shared.get(), poison, grid.shared_bytes + kAlignment);
+      unsigned char* const begin = aligned(shared.get());
+      const auto front = static_cast<std::size_t>(begin - shared.get());
+      hide(shared.get(), front);
+      hide(begin + grid.shared_bytes, kAlignment - front);
+    }
     for (Thread& t : threads) t.turn = 0, t.met_cluster = t.arrived = false;
     for (auto& left : cluster.left) left = false;
     scheduler->run(static_cast<int>(threads.size()), sizes, [&](int t) {

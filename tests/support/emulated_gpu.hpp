@@ -8,8 +8,10 @@
 // Detected: lanes at different collectives, blocks that access the shared memory of blocks that may not
 // have begun or have left, threads at different barriers, reads of uninitialised shared memory (it begins
 // as NaN and -1, or as other garbage), and results that depend on the order of lanes, which is shuffled
-// after every barrier. With Engine::threads each thread is a std::thread, so that the thread sanitizer sees
-// every pair of accesses that no barrier orders.
+// after every barrier; lanes of a warp that come to a barrier from different places. The address sanitizer
+// sees accesses before and after a block's shared memory. With Engine::threads each thread is a std::thread,
+// so that the thread sanitizer sees every pair of accesses that no barrier orders: shuffles and ballots order
+// nothing.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "emulated_copies.hpp"
+#include "unobserved.hpp"
 
 namespace specula_test {
 
@@ -57,6 +60,9 @@ std::unique_ptr<Scheduler> make_scheduler(Engine engine, std::uint64_t seed);
 constexpr int kWarp = 32;
 constexpr std::size_t kSlot = 64;
 constexpr std::size_t kAlignment = 1024;  // of shared memory
+inline unsigned char* aligned(unsigned char* allocated) {
+  return allocated + (kAlignment - reinterpret_cast<std::uintptr_t>(allocated) % kAlignment) % kAlignment;
+}
 
 /// Values that the lanes of a warp exchange. Double-buffered, so that one barrier per collective is enough.
 struct WarpSlots {
@@ -99,7 +105,7 @@ class EmulatedWarp {
   static constexpr int size() { return emulation::kWarp; }
   void sync() const {
     const int none = 0;
-    exchange(none, 1);
+    exchange(none, kSync);
   }
   template <class T>
   T shuffle(T value, int from) const {
@@ -127,12 +133,20 @@ class EmulatedWarp {
     return out;
   }
 
+  /// All lanes come to a barrier, from one place in the source.
+  void come(int place) const {
+    const auto all = exchange(place, kBarrier);
+    for (int lane = 0; lane < size(); ++lane)
+      if (all[lane] != place) throw std::runtime_error("lanes of a warp are at different barriers");
+  }
+
   /// The values of all lanes; valid until this lane's next collective but one.
   template <class T>
   class Given {
    public:
     explicit Given(const unsigned char* bytes) : bytes_(bytes) {}
     T operator[](int lane) const {
+      const Unobserved unobserved(false);
       T out;
       std::memcpy(&out, bytes_ + static_cast<std::size_t>(lane) * emulation::kSlot, sizeof(T));
       return out;
@@ -141,6 +155,7 @@ class EmulatedWarp {
    private:
     const unsigned char* bytes_;
   };
+  static constexpr std::uint32_t kSync = 1, kBarrier = 7;
   /// Allgather of values of at most 64 bytes, from which every collective is built. `kind` tells
   /// collectives apart; those of other headers begin at 16.
   template <class T>
@@ -149,6 +164,7 @@ class EmulatedWarp {
     emulation::Cluster& cluster = *thread_->cluster;
     const int warp = thread_->block * cluster.warps_of_block() + thread_->rank / emulation::kWarp;
     emulation::WarpSlots& slots = cluster.warps[static_cast<std::size_t>(warp)];
+    const Unobserved unobserved(kind != kSync);  // the slots are no memory of the kernel's
     const std::uint32_t flip = thread_->turn++ % 2;
     const auto lane = static_cast<std::size_t>(rank());
     std::memcpy(slots.bytes[flip][lane], &value, sizeof(T));
@@ -170,9 +186,13 @@ class EmulatedBlock {
 
   int rank() const { return thread_->rank; }
   int size() const { return thread_->cluster->threads; }
-  void sync() const { thread_->cluster->scheduler->wait(thread_->cluster->block_barrier(thread_->block)); }
-  void sync_others() const {
+  void sync(int place = __builtin_LINE()) const {
+    warp().come(place);
+    thread_->cluster->scheduler->wait(thread_->cluster->block_barrier(thread_->block));
+  }
+  void sync_others(int place = __builtin_LINE()) const {
     if (warp_rank() == 0) throw std::runtime_error("the first warp is at a barrier of the others");
+    warp().come(place);
     thread_->cluster->scheduler->wait(thread_->cluster->others_barrier(thread_->block));
   }
   EmulatedWarp warp() const { return EmulatedWarp(thread_); }
@@ -193,15 +213,17 @@ class EmulatedCluster {
 
   int rank() const { return thread_->block; }
   int size() const { return thread_->cluster->blocks; }
-  void sync() const {
-    arrive();
-    wait();
+  void sync(int place = __builtin_LINE()) const {
+    arrive(place);
+    wait(place);
   }
-  void arrive() const {
+  void arrive(int place = __builtin_LINE()) const {
+    block().warp().come(place);
     if (thread_->arrived) throw std::runtime_error("a thread arrives twice at the cluster's barrier");
     thread_->arrived = true;
   }
-  void wait() const {
+  void wait(int place = __builtin_LINE()) const {
+    block().warp().come(place);
     if (!thread_->arrived) throw std::runtime_error("a thread waits for the cluster and has not arrived");
     thread_->arrived = false;
     thread_->cluster->scheduler->wait(thread_->cluster->cluster_barrier());
@@ -227,9 +249,7 @@ class EmulatedCluster {
 
  private:
   static unsigned char* base(const std::vector<std::unique_ptr<unsigned char[]>>& all, int rank) {
-    unsigned char* p = all[static_cast<std::size_t>(rank)].get();
-    return p + (emulation::kAlignment - reinterpret_cast<std::uintptr_t>(p) % emulation::kAlignment) %
-                   emulation::kAlignment;
+    return emulation::aligned(all[static_cast<std::size_t>(rank)].get());
   }
   const emulation::Thread* thread_;
 };

@@ -59,6 +59,7 @@ struct Draws {
     index.push_back(slot);
   }
 
+  template <bool kTakesCuts = true>
   void run(device::RandomStream stream = device::RandomStream::sample, bool distinct = false, int blocks = 1,
            int threads = 64, std::uint64_t order = 1, Engine engine = Engine::fibers) {
     const std::size_t n = rows.size(), outputs = n * static_cast<std::size_t>(draws);
@@ -91,7 +92,7 @@ struct Draws {
              .seed = order,
              .engine = engine},
             [&](EmulatedCluster cluster, int r, unsigned char* shared) {
-              device::detail::sample_row(cluster, r, shared, args, size, draws);
+              device::detail::sample_row<kTakesCuts>(cluster, r, shared, args, size, draws);
             });
   }
 };
@@ -164,6 +165,34 @@ TEST_CASE_TEMPLATE("plain sampling: the CPU's uniform draws, truncation and dist
   CHECK(rows == 9 * 6 * 12);
   CHECK(differ == 0);
   CHECK(on_boundaries <= 1);
+}
+
+TEST_CASE_TEMPLATE("without truncation: the same draws, and a status for parameters that truncate", Element,
+                   float, device::BFloat16) {
+  Random random(8);
+  auto settings = device_settings();
+  settings.push_back({.temperature = 0, .top_p = 0.5f});  // nothing is cut from a point mass
+  for (const bool distinct : {false, true}) {
+    Draws<Element> d(1300);
+    d.draws = distinct ? 3 : 1;
+    for (int r = 0; r < 24; ++r)
+      d.add(random.row(1300, 4, 0.3, 0.2), settings[static_cast<std::size_t>(r) % settings.size()],
+            random.bits(), r);
+    d.run(device::RandomStream::sample, distinct, 2);
+    const std::vector<Token> want = d.token;
+    const std::vector<device::RowStats> stats = d.stats;
+    d.template run<false>(device::RandomStream::sample, distinct, 2);
+    for (std::size_t r = 0; r < d.rows.size(); ++r) {
+      const bool cut = device::detail::is_cut(d.params[r]);
+      CHECK(cut == (r % settings.size() >= 2 && r % settings.size() < 6));
+      CHECK(d.stats[r].status == (cut ? device::Status::truncation_is_not_planned : device::Status::ok));
+      if (!cut) CHECK(d.stats[r].log_z == stats[r].log_z);
+      for (int i = 0; i < d.draws; ++i) {
+        const std::size_t at = r * static_cast<std::size_t>(d.draws) + static_cast<std::size_t>(i);
+        CHECK(d.token[at] == (cut ? device::kNoToken : want[at]));
+      }
+    }
+  }
 }
 
 TEST_CASE("truncation keeps the CPU's tokens, on flat, tied and peaked rows") {

@@ -402,8 +402,8 @@ struct Seen {
   double none = -1, kept = -1, nothing = -1, still = -1, third = -1, third_left = -1, others = -1;
   Token from_p = -1, drawn = -1, from_distribution = -1;
 } seen_by_probe;
-struct Probe {
-  static constexpr bool kReadsDistributions = true, kDraws = false, kReadsDraft = true;
+struct Probe : RuleNeeds {
+  static constexpr bool kReadsDraft = true;
   template <class SequenceVerifier>
   static void decide(SequenceVerifier& verifier) {
     Seen seen;
@@ -500,6 +500,6 @@ TEST_CASE("a uniform draw of 0 does not pick a tile without mass") {
             const Row<float> all{row.data(), 1024};
             const auto distribution = scan.distribution(all, device::SamplingParams{});
             CHECK(distribution.status == Status::ok);
-            CHECK(scan.draw(0, all, Words{0, 0, 0, 0}) == 700);
+            CHECK(scan.draw(false, 0, 0, all, Words{0, 0, 0, 0}) == 700);
           });
 }

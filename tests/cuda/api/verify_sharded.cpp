@@ -132,8 +132,8 @@ TEST_CASE("bad rows and truncation give a status") {
     const auto v = emulate_sharded<SampleAndMatchRule>(b, shards, 1);
     const Status want[] = {Status::not_a_number,
                            Status::not_a_number,
-                           Status::truncation_is_not_sharded,
-                           Status::truncation_is_not_sharded,
+                           Status::truncation_is_not_planned,
+                           Status::truncation_is_not_planned,
                            Status::bad_parameters,
                            Status::ok};
     for (std::size_t i = 0; i < 6; ++i) {

@@ -28,6 +28,9 @@ void verification() {
   static_assert(takes(call, a<RejectionPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
   static_assert(takes(call, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
   static_assert(takes(call, a<BlockPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
+  static_assert(takes(call, a<Untruncated<RejectionPlan<BFloat16, Logits>>>, a<Rows>, a<Logits>));
+  static_assert(takes(call, a<Untruncated<BlockPlan<BFloat16, Logits>>>, a<Rows>, a<Logits>));
+  static_assert(!takes(call, a<Untruncated<RejectionPlan<BFloat16, ChosenDraft>>>, a<Rows>, a<Logits>));
   static_assert(!takes(call, a<RejectionPlan<Half, Logits>>, a<Rows>, a<Logits>));
   static_assert(!takes(call, a<RejectionPlan<BFloat16, ChosenDraft>>, a<Rows>, a<Logits>));
   static_assert(!takes(call, a<BlockPlan<BFloat16, Logits>>, a<TargetRows<float>>, a<Logits>));
@@ -37,6 +40,7 @@ void verification() {
                          std::declval<const Workspace&>(), nullptr)) { return cudaSuccess; };
   static_assert(takes(match, a<GreedyPlan<BFloat16>>, a<Rows>));
   static_assert(takes(match, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));
+  static_assert(takes(match, a<Untruncated<SampleAndMatchPlan<BFloat16>>>, a<Rows>));
   static_assert(!takes(match, a<GreedyPlan<Half>>, a<Rows>));
   static_assert(!takes(match, a<RejectionPlan<BFloat16, ChosenDraft>>, a<Rows>));
 
@@ -53,6 +57,7 @@ void others() {
     return cudaSuccess;
   };
   static_assert(takes(draw, a<SamplePlan<Half>>, a<SampleArgs<Half>>));
+  static_assert(takes(draw, a<Untruncated<SamplePlan<Half>>>, a<SampleArgs<Half>>));
   static_assert(!takes(draw, a<SamplePlan<Half>>, a<SampleArgs<float>>));
   const auto distil = [](const auto& plan,
                          const auto& rows) -> decltype(top_k_distillation(plan, rows, nullptr)) {

@@ -13,8 +13,9 @@
 namespace specula {
 namespace cuda {
 
-/// Plan of sampling rows of `Element`: the maximum number of rows, and draws per row.
-template <class Element>
+/// Plan of sampling rows of `Element`: the maximum number of rows, and draws per row. See Untruncated for
+/// kTakesCuts.
+template <class Element, bool kTakesCuts = true>
 struct SamplePlan {
   int rows = 0,           ///< R, at most, in a call
       draws = 1;          ///< per row
@@ -23,6 +24,11 @@ struct SamplePlan {
 
 namespace detail {
 
+template <class Element, bool kTakesCuts>
+struct UntruncatedOf<SamplePlan<Element, kTakesCuts>> {
+  using Plan = SamplePlan<Element, false>;
+};
+
 /// Shared memory of each block of `warps` warps.
 template <class Cluster>
 SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) {
@@ -30,15 +36,14 @@ SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) 
 }
 
 /// One row by one cluster: all of it reads, one warp draws.
-template <class Cluster, class Element>
+template <bool kTakesCuts = true, class Cluster, class Element>
 SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const SampleArgs<Element>& args,
                            const ScanSize& size, int draws) {
   if (args.row_count && r >= *args.row_count) return;
   const auto block = cluster.block();
   const auto warp = block.warp();
   const int b = args.sequence_of_row ? args.sequence_of_row[r] : r;
-  SamplingParams params;
-  if (args.params) params = args.params[b];
+  const SamplingParams params = args.params[b];
   const Row<Element> row{args.logits + r * args.stride, size.vocab};
   PhiloxRandom rng{};
   RandomKey key{};
@@ -50,24 +55,25 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
-  RowStats distribution{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
-  const bool is_truncated = params.truncates() && params.temperature != 0.0f;
-  if (valid(params)) {
+  RowStats distribution{0, 0, params.temperature, 0, kNoToken, status_of(params, kTakesCuts)};
+  const bool runs = distribution.status == Status::ok, cut = kTakesCuts && is_cut(params);
+  if (runs) {
     const auto row_of = [&](int) { return row; };
     scan.template read<Element>(
         1, row_of, params, false, [] {}, [](int) {});
-    if (is_truncated) {
-      block.sync();
-      const bool kept = scan.template truncate<Element>(1, row_of, params);
-      read_key();  // again: a cut has no registers left to keep it
-      block.sync();
-      if (!kept) scan.template keep<Element>(0, 1, row_of);
-    }
+    if constexpr (kTakesCuts)
+      if (cut) {
+        block.sync();
+        const bool kept = scan.template truncate<Element>(1, row_of, params);
+        read_key();  // again: a cut has no registers left to keep it
+        block.sync();
+        if (!kept) scan.template keep<Element>(0, 1, row_of);
+      }
   } else {
     scan.leave();
   }
   if (cluster.rank() != 0 || block.warp_rank() != 0) return;
-  if (valid(params)) distribution = scan.facts(0).distribution;
+  if (runs) distribution = scan.facts(0).distribution;
 
   const bool ok = distribution.status == Status::ok, point = distribution.point != kNoToken;
   const Exponent exponent = point || !ok ? Exponent() : Exponent(distribution);
@@ -90,7 +96,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     } else if (ok && total > 0) {
       const Words words =
           rng.words({key.position, key.origin, key.stream, key.index + static_cast<std::uint32_t>(d)});
-      token = is_truncated || without > 0 ? scan.draw_measured(words, fill) : scan.draw(0, row, words);
+      token = scan.draw_by(cut || without > 0, 0, words, fill);
     }
     const auto at = [&](std::int64_t stride) { return r * (stride ? stride : std::int64_t{draws}) + d; };
     if (warp.rank() == 0) {
@@ -106,7 +112,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       total = 0;
       continue;
     }
-    if (!is_truncated && without == 0) scan.measure_distribution();
+    if (!cut && without == 0) scan.measure_distribution();
     if (warp.rank() == 0) drawn[d] = token;
     warp.sync();
     without = d + 1;
@@ -118,25 +124,25 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
 }
 
 #ifdef __CUDACC__
-template <class Element>
+template <class Element, bool kTakesCuts = true>
 __global__ void __launch_bounds__(512, 1)
     sample_kernel(const __grid_constant__ SampleArgs<Element> args, const ScanSize size, int draws) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  sample_row(cluster, static_cast<int>(blockIdx.x) / cluster.size(), shared, args, size, draws);
+  sample_row<kTakesCuts>(cluster, static_cast<int>(blockIdx.x) / cluster.size(), shared, args, size, draws);
 }
 #endif
 
 /// Host-side checks of the arguments.
-template <class Element>
-bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
+template <class Element, bool kTakesCuts>
+bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element, kTakesCuts>& plan) {
   const auto fits = [&](std::int64_t stride, int length) {
     return stride == 0 || are_apart(plan.rows, stride, length);
   };
   return plan.rows >= 1 && is_plan(plan.scan, false) && !any_null({a.logits, a.seed, a.position, a.token}) &&
-         !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin,
-                         a.index, a.row_count, a.token, a.stats, a.prob, a.scale) &&
-         fits(a.token_stride, plan.draws) && fits(a.prob_stride, plan.draws) &&
+         !any_misaligned(a.logits, a.seed, a.position, a.sequence_of_row, a.sequence, a.origin, a.index,
+                         a.row_count, a.token, a.stats, a.prob, a.scale) &&
+         is_aligned(a.params) && fits(a.token_stride, plan.draws) && fits(a.prob_stride, plan.draws) &&
          fits(a.scale_stride, plan.draws) && fits(a.stats_stride, 1);
 }
 
@@ -147,14 +153,16 @@ bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, or the vocabulary needs more shared memory than a block has; cudaErrorInvalidDevice
 /// where another device is the current one; else the driver's error.
-template <class Element>
-cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int vocab, int device) {
+template <class Element, bool kTakesCuts>
+cudaError_t make_sample_plan(SamplePlan<Element, kTakesCuts>* plan, int rows, int draws, int vocab,
+                             int device) {
   if (rows < 1 || draws < 1 || vocab < 1) return cudaErrorInvalidValue;
-  SamplePlan<Element> out;
+  SamplePlan<Element, kTakesCuts> out;
   out.rows = rows;
   out.draws = draws;
   const cudaError_t error = detail::make_scan_plan(
-      detail::sample_kernel<Element>, detail::ScanTask{rows, vocab, sizeof(Element), 1, 1}, device,
+      detail::sample_kernel<Element, kTakesCuts>, detail::ScanTask{rows, vocab, sizeof(Element), 1, 1},
+      device,
       [&](const detail::ScanSize& size, int warps) {
         return detail::sample_bytes<DeviceCluster>(size, warps, draws);
       },
@@ -177,11 +185,12 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
 /// args.token = token, args.stats = row_stats;
 /// sample(plan, args, stream);
 /// @endcode
-template <class Element>
-cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
+template <class Element, bool kTakesCuts>
+cudaError_t sample(const SamplePlan<Element, kTakesCuts>& plan, const SampleArgs<Element>& args,
+                   cudaStream_t stream) {
   if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;
-  return detail::launch(detail::sample_kernel<Element>, plan.rows, plan.scan.cluster, plan.scan.threads,
-                        plan.scan.shared_bytes, stream, args, plan.scan.size, plan.draws);
+  return detail::launch(detail::sample_kernel<Element, kTakesCuts>, plan.rows, plan.scan.cluster,
+                        plan.scan.threads, plan.scan.shared_bytes, stream, args, plan.scan.size, plan.draws);
 }
 
 #endif  // __CUDACC__

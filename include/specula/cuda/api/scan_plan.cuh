@@ -12,6 +12,19 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
+template <class Plan>
+struct UntruncatedOf;
+
+}  // namespace detail
+
+/// A plan's type without truncation, as Untruncated<SamplePlan<BFloat16>>: its kernel has no code for top-k,
+/// top-p and min-p, about half of the instructions, and a row or sequence whose parameters truncate gets
+/// Status::truncation_is_not_planned. For sampling plans and those of verification; the same bits.
+template <class Plan>
+using Untruncated = typename detail::UntruncatedOf<Plan>::Plan;
+
+namespace detail {
+
 /// Size of a scan: `problems` rows or sequences at the same time, each of which reads at most `most_rows`
 /// rows of `vocab` elements in one pass, and gains by at least `least_rows` whatever is decided.
 struct ScanTask {

@@ -40,8 +40,21 @@ using TraversalPlan = VerifyPlan<detail::TraversalRule, Element, Draft>;
 /// Block verification: accepts a prefix of one path by joint probabilities, the optimum for one path.
 /// Traversal on chains, as specula::Block (Sun et al. 2024): from the end to the beginning, so rows are read
 /// a second time only after a rejection. For `trees.parent` null alone. Its kernel is traversal's.
-template <class Element, class Draft>
-struct BlockPlan : TraversalPlan<Element, Draft> {};
+template <class Element, class Draft, class Rule = detail::TraversalRule>
+struct BlockPlan : VerifyPlan<Rule, Element, Draft> {};
+
+namespace detail {
+
+template <class Rule, class Element, class Draft>
+struct UntruncatedOf<VerifyPlan<Rule, Element, Draft>> {
+  using Plan = VerifyPlan<WithoutCuts<Rule>, Element, Draft>;
+};
+template <class Element, class Draft, class Rule>
+struct UntruncatedOf<BlockPlan<Element, Draft, Rule>> {
+  using Plan = BlockPlan<Element, Draft, WithoutCuts<Rule>>;
+};
+
+}  // namespace detail
 
 #ifdef __CUDACC__
 
@@ -52,9 +65,8 @@ __global__ void __launch_bounds__(512, 1)
     verify_kernel(const __grid_constant__ VerifyArgs<Element, Draft> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  SequenceVerifier<Rule, DeviceCluster, Element, Draft>(cluster, args,
-                                                        static_cast<int>(blockIdx.x) / cluster.size(), shared)
-      .run();
+  SequenceVerifier<Rule, DeviceCluster, Element, Draft>::verify(
+      cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
 }
 
 }  // namespace detail
@@ -96,8 +108,8 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
 /// @endcode
 template <class Rule, class Element, class Draft>
 cudaError_t verify_trees(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
-                    const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
-                    cudaStream_t stream) {
+                         const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
+                         cudaStream_t stream) {
   if (plan.sequences < 1 || !detail::is_plan(plan.scan, true) || !detail::valid_trees(trees) ||
       !detail::valid_rows(target) || !detail::valid_draft(draft) || !detail::valid_results(out))
     return cudaErrorInvalidValue;
@@ -112,12 +124,12 @@ cudaError_t verify_trees(const VerifyPlan<Rule, Element, Draft>& plan, const Tre
 /// make_verify_plan(&plan, capacity, device);
 /// verify_trees(plan, chains, target_rows, ProbsDraft{draft_probs, vocab}, results, stream);
 /// @endcode
-template <class Element, class Draft>
-cudaError_t verify_trees(const BlockPlan<Element, Draft>& plan, const Trees& trees,
-                    const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
-                    cudaStream_t stream) {
+template <class Element, class Draft, class Rule>
+cudaError_t verify_trees(const BlockPlan<Element, Draft, Rule>& plan, const Trees& trees,
+                         const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
+                         cudaStream_t stream) {
   if (trees.parent) return cudaErrorInvalidValue;
-  const TraversalPlan<Element, Draft>& traversal = plan;
+  const VerifyPlan<Rule, Element, Draft>& traversal = plan;
   return verify_trees(traversal, trees, target, draft, out, stream);
 }
 

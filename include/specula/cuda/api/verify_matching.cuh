@@ -39,6 +39,13 @@ using GreedyPlan = MatchingPlan<detail::GreedyRule, Element>;
 template <class Element>
 using SampleAndMatchPlan = MatchingPlan<detail::SampleAndMatchRule, Element>;
 
+namespace detail {
+template <class Rule, class Element>
+struct UntruncatedOf<MatchingPlan<Rule, Element>> {
+  using Plan = MatchingPlan<WithoutCuts<Rule>, Element>;
+};
+}  // namespace detail
+
 /// Bytes of a workspace's parts and counters; 0 where none is needed.
 template <class Rule, class Element>
 std::size_t part_bytes(const MatchingPlan<Rule, Element>& plan) {
@@ -112,8 +119,8 @@ cudaError_t make_verify_plan(MatchingPlan<Rule, Element>* plan, const VerifyCapa
 /// @endcode
 template <class Rule, class Element>
 cudaError_t verify_trees(const MatchingPlan<Rule, Element>& plan, const Trees& trees,
-                    const TargetRows<Element>& target, const VerifyResults& out, const Workspace& workspace,
-                    cudaStream_t stream) {
+                         const TargetRows<Element>& target, const VerifyResults& out,
+                         const Workspace& workspace, cudaStream_t stream) {
   if (!plan.all_nodes || !trees.parent)
     return verify_trees(plan.verifier, trees, target, ChosenDraft{}, out, stream);
   if (plan.verifier.sequences < 1 || !detail::is_plan(plan.nodes, false) || !detail::valid_trees(trees) ||

@@ -23,8 +23,7 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
                                     int sequence, NodeId node, int tile, float* child_logits) {
   const std::int32_t begin = trees.begin[sequence], size = trees.begin[sequence + 1] - begin;
   const auto parent = [&](NodeId n) { return trees.parent ? trees.parent[begin + n] : n - 1; };
-  SamplingParams params;
-  if (rows.params) params = rows.params[sequence];
+  const SamplingParams params = rows.params[sequence];
   const bool greedy = !(params.temperature > 0);
   const float scale = static_cast<float>((greedy ? 1.0 : inverse(params.temperature)) * kLog2E);
   const int lane = warp.rank(), local = tile - rows.first_token / kTile;
@@ -94,16 +93,15 @@ SPECULA_HD int sequence_of(const Trees& trees, int sequences, std::int32_t node)
 template <class Cluster>
 class ShardedSequenceVerifier : public SequenceState<Cluster> {
  public:
-  SPECULA_HD ShardedSequenceVerifier(Cluster cluster, const Trees& trees, const SamplingParams* params,
+  SPECULA_HD ShardedSequenceVerifier(Cluster cluster, const Trees& trees, const ParamArrays& params,
                                      const VerifyResults& out, const GatheredPartials& gathered, int vocab,
                                      int nodes, int max_nodes, int width, int sequence)
       : SequenceState<Cluster>(cluster, trees, out, vocab, max_nodes, width, sequence),
         gathered_(gathered),
         nodes_(nodes) {
     if (this->ok() && (this->begin_ + this->size_ > nodes || !this->is_tree())) this->fail(Status::bad_tree);
-    if (params) params_ = params[sequence];
-    if (!valid(params_)) this->fail(Status::bad_parameters);
-    if (params_.truncates()) this->fail(Status::truncation_is_not_sharded);
+    params_ = params[sequence];
+    this->fail(status_of(params_, false));
   }
 
   SPECULA_HD const RowStats& distribution(NodeId node, int) {
@@ -218,6 +216,7 @@ __global__ void __launch_bounds__(256, 1)
                     float* child_logits) {
   const DeviceWarp warp;
   const std::int32_t node = static_cast<std::int32_t>(blockIdx.x) / blocks_a_node;
+  if (trees.sequence_count) sequences = smaller(sequences, *trees.sequence_count);
   if (node >= trees.begin[sequences]) return;
   const int b = sequence_of(trees, sequences, node), own = tile_count(rows.tokens);
   const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
@@ -231,12 +230,14 @@ __global__ void __launch_bounds__(256, 1)
 
 template <class Rule>
 __global__ void __launch_bounds__(32, 1)
-    decide_kernel(const __grid_constant__ Trees trees, const SamplingParams* params,
+    decide_kernel(const __grid_constant__ Trees trees, const __grid_constant__ ParamArrays params,
                   const __grid_constant__ VerifyResults out,
                   const __grid_constant__ GatheredPartials gathered, int vocab, int nodes, int max_nodes,
                   int width) {
+  const int sequence = static_cast<int>(blockIdx.x);
+  if (is_vacant(DeviceCluster{}, trees, out, width, sequence)) return;
   ShardedSequenceVerifier<DeviceCluster> verifier(DeviceCluster{}, trees, params, out, gathered, vocab, nodes,
-                                                  max_nodes, width, static_cast<int>(blockIdx.x));
+                                                  max_nodes, width, sequence);
   Rule::decide(verifier);
 }
 
@@ -271,7 +272,7 @@ cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, i
 
 /// The verification result from gathered partials, on every GPU alike, whatever the number of shards: as
 /// verify_trees() by a plan of the same rule and of chosen draft tokens. Rows of `out` have max_depth + 1
-/// elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take another exchange,
+/// elements. A cut is refused (Status::truncation_is_not_planned): its threshold would take another exchange,
 /// as drawn draft tokens would. `params`, (B), are those of the partials; null: temperature 1. Greedy does
 /// not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays, and
 /// fewer tiles than the vocabulary has; else the launch's error.
@@ -281,11 +282,11 @@ cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, i
 /// decide(ShardedRule::sample_and_match, capacity, nodes, trees, params, gathered, results, stream);
 /// @endcode
 inline cudaError_t decide(ShardedRule rule, const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                          const SamplingParams* params, const GatheredPartials& gathered,
-                          const VerifyResults& out, cudaStream_t stream) {
+                          ParamArrays params, const GatheredPartials& gathered, const VerifyResults& out,
+                          cudaStream_t stream) {
   if (rule == ShardedRule::greedy) params = nullptr;
   if (!detail::valid_capacity(capacity) || nodes < 1 || !detail::valid_trees(trees) ||
-      !detail::valid_results(out) || detail::any_misaligned(params) ||
+      !detail::valid_results(out) || !detail::is_aligned(params) ||
       !detail::valid_gathered(gathered, capacity.vocab))
     return cudaErrorInvalidValue;
   const auto kernel = rule == ShardedRule::greedy ? detail::decide_kernel<detail::GreedyRule>

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "specula/cuda/args/types.cuh"
+
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #endif
@@ -42,6 +44,10 @@ inline bool any_null(std::initializer_list<const void*> pointers) {
 template <class... T>
 bool any_misaligned(const T*... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(arrays) % alignof(T) != 0) || ...);
+}
+
+inline bool is_aligned(const ParamArrays& p) {
+  return !any_misaligned(p.all, p.temperature, p.top_k, p.top_p, p.min_p);
 }
 
 /// Whether rows of `length` elements, `stride` apart, do not overlap. One row may have any stride.

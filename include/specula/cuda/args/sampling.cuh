@@ -16,7 +16,7 @@ struct SampleArgs {
   std::int64_t stride;                            ///< 64 bits: offsets never wrap
   const std::uint64_t* seed;                      ///< (B) of each sequence's uniform draws
   const std::int32_t* position;                   ///< (R) in its text, of the token that is drawn
-  const SamplingParams* params = nullptr;         ///< (B); null: the distribution of the softmax itself
+  ParamArrays params = nullptr;                   ///< (B)
   const std::int32_t* sequence_of_row = nullptr;  ///< (R) in [0, B); null: row r is of sequence r
   const std::uint32_t* sequence = nullptr;        ///< (B) of specula::PhiloxRandom; null: 0
   RandomStream stream = RandomStream::sample;     ///< plain sampling has origin and index 0

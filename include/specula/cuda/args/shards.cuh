@@ -31,7 +31,7 @@ struct ShardRows {
   std::int64_t stride;    ///< elements between rows
   int first_token,        ///< the shard's first, a multiple of 512
       tokens;             ///< how many it has
-  const SamplingParams* params = nullptr;  ///< (B) temperature alone; null: 1
+  ParamArrays params = nullptr;  ///< (B) temperature alone
 };
 
 /// The partials of all shards, gathered: shard s's part begins at s * (N * tiles_of_shard).
@@ -47,7 +47,8 @@ namespace detail {
 template <class Element>
 bool valid_shard(const ShardRows<Element>& rows, int nodes) {
   return rows.tokens >= 1 && rows.first_token >= 0 && rows.first_token % kTile == 0 && rows.logits &&
-         !any_misaligned(rows.logits, rows.params) && are_apart(nodes, rows.stride, rows.tokens);
+         !any_misaligned(rows.logits) && is_aligned(rows.params) &&
+         are_apart(nodes, rows.stride, rows.tokens);
 }
 inline bool valid_gathered(const GatheredPartials& g, int vocab) {
   return !any_null({g.tiles, g.child_logits}) && !any_misaligned(g.tiles, g.child_logits) && g.shards >= 1 &&

@@ -12,7 +12,7 @@ namespace cuda {
 /// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct VerifyCapacity {
-  int sequences = 1;   ///< B: exactly, in every call (an empty tree is its root alone)
+  int sequences = 1;   ///< B, at most
   int max_nodes = 64;  ///< of a tree, the root included
   int max_depth = 8;   ///< at most n draft tokens on a path
   int vocab = 0;       ///< V
@@ -22,7 +22,9 @@ struct VerifyCapacity {
 // reads of their own and then wait for each other, so they could deadlock.
 
 /// Proposals of B sequences, all arrays on the device. Nodes of a tree are numbered from 0, its root, in an
-/// order in which parents come before their children; siblings are tried in the order of their numbers.
+/// order in which parents come before their children; siblings are tried in the order of their numbers. A
+/// sequence without draft tokens has its root alone; a slot without nodes is empty, which is no error and
+/// costs nothing.
 struct Trees {
   const std::int32_t* begin;  ///< (B + 1) where a tree's nodes begin in the arrays below; begin[B] = N
   const Token* token;         ///< (N) negative: padding, and so are all nodes below it
@@ -30,6 +32,9 @@ struct Trees {
   const std::int32_t* position;             ///< (B) of the root in its text
   const std::uint64_t* seed;                ///< (B) of each sequence's uniform draws
   const std::uint32_t* sequence = nullptr;  ///< (B) of specula::PhiloxRandom; null: 0
+  /// Sequences in this call, at most B: one captured graph serves a batch that grows and shrinks. What
+  /// belongs to others is neither read nor written. Null: B.
+  const std::int32_t* sequence_count = nullptr;
 };
 
 /// Verification results, arrays on the device. Rows of `width` = max_depth + 1.
@@ -37,7 +42,8 @@ struct VerifyResults {
   Token* token;      ///< (B, width) emitted tokens: the accepted draft tokens, then one more; -1 after them
   NodeId* accepted;  ///< (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
                      ///< -1 after the path
-  std::int32_t* count;  ///< (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
+  std::int32_t* count;  ///< (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok, and of
+                        ///< an empty slot
   Status* status;       ///< (B) ok, or why nothing was emitted
 };
 
@@ -47,7 +53,7 @@ struct TargetRows {
   const Element* logits;                      ///< (R, V), rows `stride` elements apart
   std::int64_t stride;                        ///< 64 bits: offsets never wrap
   const std::int32_t* row_of_node = nullptr;  ///< (N); null: row i is that of node i of the whole batch
-  const SamplingParams* params = nullptr;     ///< (B); null: the distribution of the softmax itself
+  ParamArrays params = nullptr;               ///< (B)
 };
 
 // ---- q: the draft's distributions. Draft rows are found by `row_of_node`, (N), where -1 means that the
@@ -96,7 +102,7 @@ inline bool valid_capacity(const VerifyCapacity& c) {
 }
 inline bool valid_trees(const Trees& t) {
   return !any_null({t.begin, t.token, t.position, t.seed}) &&
-         !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
+         !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence, t.sequence_count);
 }
 inline bool valid_results(const VerifyResults& v) {
   return !any_null({v.token, v.accepted, v.count, v.status}) &&
@@ -104,7 +110,7 @@ inline bool valid_results(const VerifyResults& v) {
 }
 template <class Element>
 bool valid_rows(const TargetRows<Element>& rows) {
-  return rows.logits && !any_misaligned(rows.logits, rows.row_of_node, rows.params);
+  return rows.logits && !any_misaligned(rows.logits, rows.row_of_node) && is_aligned(rows.params);
 }
 inline bool valid_draft(const ChosenDraft&) { return true; }
 template <class Element>

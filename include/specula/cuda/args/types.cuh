@@ -43,9 +43,29 @@ enum class Status : std::int32_t {
   bad_parameters = 4,  ///< SamplingParams out of range
   /// A parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan.
   bad_tree = 5,
-  truncation_is_not_sharded = 6,  ///< a sharded vocabulary takes temperature, not top-k, top-p or min-p
-  infinite_loss = 7,              ///< the draft rules out a token that the target may choose
-  bad_draft_row = 8               ///< a draft token's row of the draft is out of range
+  /// Parameters truncate (top-k, top-p, min-p) under an Untruncated plan or a sharded vocabulary.
+  truncation_is_not_planned = 6,
+  infinite_loss = 7,  ///< the draft rules out a token that the target may choose
+  bad_draft_row = 8   ///< a draft token's row of the draft is out of range
+};
+
+/// Sampling parameters of B sequences: an array of SamplingParams, or an array of each, where a null one has
+/// no effect. A pointer to the former converts.
+struct ParamArrays {
+  const SamplingParams* all = nullptr;  ///< (B); null: the arrays below
+  const float* temperature = nullptr;   ///< (B); null: 1
+  const std::int32_t* top_k = nullptr;  ///< (B); null: 0
+  const float* top_p = nullptr;         ///< (B); null: 1
+  const float* min_p = nullptr;         ///< (B); null: 0
+
+  /// None: the distribution of the softmax itself.
+  SPECULA_HD ParamArrays(const SamplingParams* params = nullptr) : all(params) {}
+  /// Of one sequence.
+  SPECULA_HD SamplingParams operator[](int sequence) const {
+    if (all) return all[sequence];
+    return {temperature ? temperature[sequence] : 1.0f, top_k ? top_k[sequence] : 0,
+            top_p ? top_p[sequence] : 1.0f, min_p ? min_p[sequence] : 0.0f};
+  }
 };
 
 /// The distribution of a row in scalars: distribution(x) = 0 where logits[x] < cut, else exp((logits[x] -
@@ -70,6 +90,14 @@ SPECULA_HD bool valid(const SamplingParams& s) {
   // Comparisons that NaN fails.
   return (s.temperature == 0.0f || (s.temperature >= 1e-4f && s.temperature <= 3.4e38f)) && s.top_k >= 0 &&
          s.top_p > 0.0f && s.top_p <= 1.0f && s.min_p >= 0.0f && s.min_p <= 1.0f;
+}
+/// Whether a cut changes the distribution: at temperature 0 none does.
+SPECULA_HD bool is_cut(const SamplingParams& s) { return s.temperature != 0.0f && s.truncates(); }
+/// Whether a kernel, which may have no code for cuts, can run under these parameters.
+SPECULA_HD Status status_of(const SamplingParams& s, bool takes_cuts) {
+  return !valid(s)                  ? Status::bad_parameters
+         : is_cut(s) && !takes_cuts ? Status::truncation_is_not_planned
+                                    : Status::ok;
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include "specula/cuda/args/paged_kv.cuh"
 #include "specula/cuda/args/types.cuh"
 #include "specula/cuda/detail/attention/attention_layout.cuh"
+#include "specula/cuda/detail/primitives/block/last_block.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/thread/mma_layout.cuh"
 #include "specula/cuda/detail/primitives/thread/stored_kv.cuh"
@@ -240,7 +241,11 @@ class TreeAttentionSplit {
     }
     cluster_.sync();  // no block leaves, or overwrites its memory, while another one reads it
     if (clusters == 1) return;
-    if (!last_to_come(clusters)) return;
+    // the blocks of this rank of the unit's other clusters
+    if (!is_last_to_arrive(block,
+                           l_.counters + static_cast<std::int64_t>(unit_) * cluster_.size() + cluster_.rank(),
+                           clusters, reinterpret_cast<std::int32_t*>(shared_)))
+      return;
     for (int i = first; i < items(); i += step) {
       const int row = i / kFours, column = i % kFours * 4;
       write(row, column,
@@ -261,33 +266,11 @@ class TreeAttentionSplit {
   SPECULA_HD void save(std::int64_t part, int row, int column, const Part& from) const {
     float* to = saved(part, row);
 #ifdef __CUDA_ARCH__  // one store of 16 bytes: assigned structs have been seen to become four
-    __stcg(reinterpret_cast<float4*>(to + column), make_float4(from.o[0], from.o[1], from.o[2], from.o[3]));
-    if (column == 0) __stcg(reinterpret_cast<float2*>(to + kHead), make_float2(from.maximum, from.sum));
+    store_past_l1(to + column, bits_of(from.o[0]), bits_of(from.o[1]), bits_of(from.o[2]),
+                  bits_of(from.o[3]));
+    if (column == 0) store_past_l1(to + kHead, bits_of(from.maximum), bits_of(from.sum));
 #else
     put_part(from, to + column, column == 0 ? to + kHead : nullptr);
-#endif
-  }
-
-  /// Whether the blocks of this rank of all other clusters of the unit have left their parts.
-  SPECULA_HD bool last_to_come(int clusters) const {
-    const auto block = cluster_.block();
-    auto* flag = reinterpret_cast<std::uint32_t*>(shared_);
-    if (block.rank() == 0) {
-      std::uint32_t* counter =
-          l_.counters + static_cast<std::int64_t>(unit_) * cluster_.size() + cluster_.rank();
-      memory_fence();
-      const bool last = atomic_add(counter, 1u) + 1 == static_cast<std::uint32_t>(clusters);
-      memory_fence();
-      if (last) *counter = 0;  // the next launch requires it
-      *flag = last;
-    }
-    block.sync();
-    return *flag != 0;
-  }
-  /// Device-wide fence for this thread's accesses, and for those that a barrier ordered before them.
-  SPECULA_HD static void memory_fence() {
-#ifdef __CUDA_ARCH__
-    __threadfence();
 #endif
   }
 

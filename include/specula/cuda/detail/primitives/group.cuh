@@ -12,8 +12,9 @@
 // size() the number of its blocks; map() turns a pointer into one's own shared memory into the same place of
 // another block's. All threads of a group call its functions together and in the same order; a block's warps
 // may call sync() from different places, and sync_others() is a barrier of all warps but the first.
-// shuffle_up gives lanes below `by` their own value back. arrive() and wait() are the halves of sync().
-// Nothing here orders memory but sync(), or both of its halves.
+// shuffle_up gives lanes below `by` their own value back. Whole warps come to every barrier, all lanes from
+// one place, though different warps may come from different places. Nothing here orders memory but sync().
+// arrive() and wait() order nothing: after them all blocks have begun.
 #pragma once
 
 #include <utility>
@@ -22,7 +23,7 @@
 #include "specula/cuda/detail/primitives/thread/async_copy.cuh"
 
 #ifdef __CUDACC__
-#include <cooperative_groups.h>
+#include <cuda/ptx>
 #endif
 
 namespace specula {
@@ -127,15 +128,16 @@ struct DeviceBlock {
     return 1;
 #endif
   }
-  /// Not __syncthreads(), which all threads would have to call at one place and in whole warps.
+  /// Not __syncthreads(), which all threads would have to call at one place. Aligned: what comes after is
+  /// compiled for whole warps.
   SPECULA_HD static void sync() {
 #ifdef __CUDA_ARCH__
-    cooperative_groups::this_thread_block().sync();
+    asm volatile("barrier.sync.aligned 0;" ::: "memory");
 #endif
   }
   SPECULA_HD static void sync_others() {
 #ifdef __CUDA_ARCH__
-    asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x - 32) : "memory");
+    asm volatile("barrier.sync.aligned 1, %0;" ::"r"(blockDim.x - 32) : "memory");
 #endif
   }
   SPECULA_HD static DeviceWarp warp() { return {}; }
@@ -148,33 +150,34 @@ struct DeviceCluster {
   using Copies = detail::DeviceCopies;
   SPECULA_HD static int rank() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+    return static_cast<int>(::cuda::ptx::get_sreg_cluster_ctarank());
 #else
     return 0;
 #endif
   }
   SPECULA_HD static int size() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+    return static_cast<int>(::cuda::ptx::get_sreg_cluster_nctarank());
 #else
     return 1;
 #endif
   }
   SPECULA_HD static void sync() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    cooperative_groups::this_cluster().sync();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #else
     DeviceBlock::sync();
 #endif
   }
   SPECULA_HD static void arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
   }
   SPECULA_HD static void wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #else
     DeviceBlock::sync();
 #endif
@@ -183,7 +186,9 @@ struct DeviceCluster {
   template <class T>
   SPECULA_HD static T* map(T* shared, int rank) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
+    T* out;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(out) : "l"(shared), "r"(rank));
+    return out;
 #else
     static_cast<void>(rank);
     return shared;
@@ -264,6 +269,24 @@ SPECULA_HD T reduce(Warp warp, T value, Op op) {
   for (int mask = warp.size() / 2; mask > 0; mask /= 2) value = op(value, warp.shuffle_xor(value, mask));
   return value;
 }
+
+#ifdef __CUDACC__
+/// By the hardware's reduction, which only 32-bit integers have.
+SPECULA_HD int reduce(DeviceWarp, int value, Max) {
+#ifdef __CUDA_ARCH__
+  return __reduce_max_sync(~0u, value);
+#else
+  return value;
+#endif
+}
+SPECULA_HD int reduce(DeviceWarp, int value, Min) {
+#ifdef __CUDA_ARCH__
+  return __reduce_min_sync(~0u, value);
+#else
+  return value;
+#endif
+}
+#endif  // __CUDACC__
 
 /// Sum of the values of the lanes up to this one.
 template <class Warp, class T>

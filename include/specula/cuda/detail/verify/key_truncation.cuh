@@ -165,44 +165,34 @@ class KeyTruncation {
     const std::uint64_t upto_mass = inclusive_sum(warp, my_mass);
     const std::uint32_t upto_count = inclusive_sum(warp, my_count);
 
-    // The first key up to which enough(mass, count) holds, and the mass up to there; -1 if there is none.
-    struct Crossing {
-      int key;
-      std::uint64_t mass;
-    };
-    const auto crossing = [&](auto enough) {
-      const std::uint32_t hit = warp.ballot(my_count > 0 && enough(upto_mass, upto_count));
-      if (hit == 0) return Crossing{-1, 0};
-      const int lane = first_lane(hit);
-      Crossing out{-1, upto_mass - my_mass};
-      if (warp.rank() == lane) {
-        std::uint32_t count = upto_count - my_count;
-        for (int k = begin; k < end && out.key < 0; ++k) {
-          if (counts[k] == 0) continue;
-          out.mass += mass_at(k), count += counts[k];
-          if (enough(out.mass, count)) out.key = k;
-        }
-      }
-      return Crossing{warp.shuffle(out.key, lane), warp.shuffle(out.mass, lane)};
-    };
-
     Found out{min_p_logit(params, top), true, 0};
     double mass = exp(log_z) * 0x1p40;  // kept so far
-    if (by_count(params, vocab)) {
-      const Crossing at = crossing([&](std::uint64_t, std::uint32_t count) {
-        return count >= static_cast<std::uint32_t>(params.top_k);
-      });
-      out.inside = at.key >= 0;
-      if (out.inside) out.min_logit = larger(out.min_logit, logit(at.key));
-      mass = static_cast<double>(at.mass);
-    }
-    if (params.top_p < 1.0f && out.inside) {
-      const double wanted = static_cast<double>(params.top_p) * mass;
-      const Crossing at =
-          crossing([&](std::uint64_t m, std::uint32_t) { return static_cast<double>(m) >= wanted; });
+    SPECULA_NO_UNROLL
+    for (int by_mass = by_count(params, vocab) ? 0 : 1; by_mass < (params.top_p < 1.0f ? 2 : 1) && out.inside;
+         ++by_mass) {
+      const double wanted =
+          by_mass != 0 ? static_cast<double>(params.top_p) * mass : static_cast<double>(params.top_k);
+      const auto enough = [&](std::uint64_t m, std::uint32_t count) {
+        return (by_mass != 0 ? static_cast<double>(m) : static_cast<double>(count)) >= wanted;
+      };
+      // The first key up to which there is enough, and the mass up to there; -1 if there is none.
+      const std::uint32_t hit = warp.ballot(my_count > 0 && enough(upto_mass, upto_count));
+      const int lane = larger(0, first_lane(hit));
+      int key = -1;
+      std::uint64_t m = upto_mass - my_mass;
+      if (hit != 0 && warp.rank() == lane) {
+        std::uint32_t count = upto_count - my_count;
+        for (int k = begin; k < end && key < 0; ++k) {
+          if (counts[k] == 0) continue;
+          m += mass_at(k), count += counts[k];
+          if (enough(m, count)) key = k;
+        }
+      }
+      key = warp.shuffle(key, lane);
+      mass = static_cast<double>(warp.shuffle(m, lane));
       // Where the counted keys end at min-p's threshold, top-p's threshold below it does not matter.
-      out.inside = at.key >= 0 || (params.min_p > 0.0f && keys()[r] < kWindow);
-      if (at.key >= 0) out.min_logit = larger(out.min_logit, logit(at.key));
+      out.inside = key >= 0 || (by_mass != 0 && params.min_p > 0.0f && keys()[r] < kWindow);
+      if (key >= 0) out.min_logit = larger(out.min_logit, logit(key));
     }
     out.min_logit = smaller(out.min_logit, top);
     if (high - short_key<Element>(out.min_logit) >= static_cast<std::uint32_t>(keys()[r])) out.inside = false;

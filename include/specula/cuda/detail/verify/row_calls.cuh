@@ -36,6 +36,7 @@ class RowCalls : public SequenceState<Cluster> {
   using Others = OtherWarps<Cluster>;
   using Scan = RowScan<Others, const ScanSize&>;
   using Memory = VerifierMemory<Rule::kReadsDraft>;
+  static constexpr bool kCuts = Rule::kReadsDistributions && Rule::kTakesCuts;
 
   /// 16-byte aligned shared memory of each block of `warps` warps, at least two.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int max_nodes, int warps) {
@@ -48,8 +49,8 @@ class RowCalls : public SequenceState<Cluster> {
         memory_(shared, args.max_nodes),
         scan_(Others(cluster, &memory_.post().barriers), args.scan,
               shared + Memory::bytes(args.scan, args.max_nodes)) {
-    const SamplingParams params = args.target.params ? args.target.params[sequence] : SamplingParams{};
-    if (!valid(params)) this->fail(Status::bad_parameters);
+    const SamplingParams params = args.target.params[sequence];
+    this->fail(status_of(params, Rule::kTakesCuts || !Rule::kReadsDistributions));
     if (cluster.block().rank() == 0) memory_.shared_part().params = params;
     cluster.block().warp().sync();  // visible to the others after the first call
   }
@@ -104,8 +105,7 @@ class RowCalls : public SequenceState<Cluster> {
     const SamplingParams greedy{0.0f, 0, 1.0f, 0.0f};
     const SamplingParams& params = Rule::kReadsDistributions ? memory_.params() : greedy;
     const bool reads = todo.work == Work::rows;
-    const bool truncated =
-        Rule::kReadsDistributions && reads && params.temperature != 0.0f && params.truncates();
+    const bool cut = kCuts && reads && is_cut(params);
     const auto end = [&](int more) {  // tells the warp that verifies how long to wait
       if (block.rank() != 0) return;
       Post& post = memory_.post();
@@ -113,35 +113,37 @@ class RowCalls : public SequenceState<Cluster> {
       post.last_barrier[barrier % 2] = barrier;
     };
     Holds holds = todo.work == Work::residual ? Holds::residual : Holds::other;
-    if (!truncated) end(1);
+    if (!cut) end(1);
     if (reads) {
       const auto draw = [&](int r) {
         if (!Rule::kDraws || scan_.facts(r).distribution.status != Status::ok) return;
         const Words words = this->sample_words(todo.depth + r);
-        const Token token = truncated ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
+        const Token token = scan_.draw(cut, r, r, row_of(r), words);
         if (block.warp().rank() == 0) memory_.all_drawn()[r] = token;
       };
       scan_.template read<Element>(
           todo.rows, row_of, params, false, [] {},
           [&](int r) {
-            if (!truncated) draw(r);
+            if (!cut) draw(r);
           });
       holds = Holds::statistics;
-      if (Rule::kReadsDistributions && truncated) {
-        block.sync();
-        bool kept = scan_.template truncate<Element>(todo.rows, row_of, params);
-        block.sync();
-        if (Rule::kDraws) {
-          if (!kept) scan_.template keep<Element>(0, todo.rows, row_of);
-          kept = true;
-          for (int r = block.warp_rank(); r < todo.rows; r += block.warp_count()) draw(r);
+      if constexpr (kCuts)
+        if (cut) {
+          block.sync();
+          bool kept = scan_.template truncate<Element>(todo.rows, row_of, params);
+          block.sync();
+          if (Rule::kDraws) {
+            if (!kept) scan_.template keep<Element>(0, todo.rows, row_of);
+            kept = true;
+            for (int r = block.warp_rank(); r < todo.rows; r += block.warp_count()) draw(r);
+          }
+          if (kept) holds = Holds::kept;
+          end(1);
+          scan_.cluster().sync();
         }
-        if (kept) holds = Holds::kept;
-        end(1);
-        scan_.cluster().sync();
-      }
     }
-    if (Rule::kReadsDraft && todo.work == Work::kept) scan_.template keep<Element>(first - first_, 1, row_of);
+    if constexpr (kCuts && Rule::kReadsDraft)
+      if (todo.work == Work::kept) scan_.template keep<Element>(first - first_, 1, row_of);
     if (Rule::kReadsDraft && todo.work == Work::residual) fold().measure(scan_);
     if (reads) first_ = first;
     if (block.rank() == 0) {
@@ -184,6 +186,7 @@ class RowCalls : public SequenceState<Cluster> {
     if (!Rule::kReadsDraft) return;
     const std::int64_t rows = row_count(args_.draft);
     bool beyond = false;
+    if (!is_chosen(args_.draft) && !rows_of(args_.draft)) roots_before_ = this->roots_before();
     for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size()) {
       if (!this->is_there(n)) continue;  // its place in maps is undefined
       const Token token = this->token(n);
@@ -218,20 +221,12 @@ class RowCalls : public SequenceState<Cluster> {
   SPECULA_HD std::int64_t draft_row(NodeId node) const {
     const std::int32_t* rows = rows_of(args_.draft);
     return rows ? rows[this->begin_ + node]
-                : static_cast<std::int64_t>(this->begin_) - this->sequence_ + node - 1;
+                : static_cast<std::int64_t>(this->begin_) - roots_before_ + node - 1;
   }
   SPECULA_HD double draft_scale(NodeId node) const {
     const double* scales = scales_of(args_.draft);
     const double scale = scales ? scales[this->begin_ + node] : 0.0;
     return scale > 0 ? scale : 1.0;
-  }
-
-  /// By a warp: draws from `row`, whose facts are those of row r; the entries of row `kept` are the masses
-  /// that a cut leaves.
-  SPECULA_HD Token draw_kept(int kept, int r, Row<Element> row, Words words) const {
-    const Exponent exponent(scan_.facts(r).distribution);
-    return scan_.draw_measured(
-        words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); }, kept);
   }
 
   SPECULA_HD auto fold() const {
@@ -244,7 +239,8 @@ class RowCalls : public SequenceState<Cluster> {
   Scan scan_;
 
   bool has_proposal_ = false;
-  NodeId first_ = 0;  // rows of nodes [first_, first_ + have_) were read last
+  int roots_before_ = 0;  // of earlier sequences, if draft tokens have their rows in the order of the batch
+  NodeId first_ = 0;      // rows of nodes [first_, first_ + have_) were read last
   int have_ = 0;
   Holds holds_ = Holds::other;
 };

@@ -78,7 +78,6 @@ class RowScan {
   /// distributions; rows that are not ok are unchanged. Known to warp 0, and after another barrier to all.
   /// Returns whether it ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, otherwise
   /// several per row.
-  /// further ones for each row.
   template <class Element, class RowOf>
   SPECULA_HD bool truncate(int rows, RowOf row_of, const SamplingParams& params) {
     const auto block = table_.cluster().block();
@@ -125,7 +124,7 @@ class RowScan {
   }
 
   /// All threads, after a barrier: measures the masses that a cut leaves of the tiles of rows `from` to from
-  /// + rows - 1 of the last pass, for draw_measured(): their entries begin with row 0's. Cost: a read of the
+  /// + rows - 1 of the last pass, for draw_by(): their entries begin with row 0's. Cost: a read of the
   /// tiles that the cut does not drop whole.
   template <class Element, class RowOf>
   SPECULA_HD void keep(int from, int rows, RowOf row_of) {
@@ -156,7 +155,7 @@ class RowScan {
         1, row_of, params, false, [] {}, [](int) {});
     const auto block = table_.cluster().block();
     block.sync();
-    if (params.truncates() && params.temperature != 0.0f) {
+    if (is_cut(params)) {
       truncate<Element>(1, row_of, params);
       block.sync();
     }
@@ -187,41 +186,41 @@ class RowScan {
     if (all.nan) return static_cast<double>(float_of(0x7FC00000u));
     return all.value(total_mass(warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }));
   }
-  /// Draws by them: fill(first, w) gives the weights. kNoToken if there are none. Cost: one tile.
+  /// Draws a token by tiles and, inside the one that is picked, by weights that fill(first, w) gives. The
+  /// entries of row `r` are the tiles' masses if they were `measured`, else the statistics of row r of the
+  /// last pass. kNoToken if there are no masses. One function, since its code is long. Cost: one tile.
   template <class Fill>
-  SPECULA_HD Token draw_measured(Words uniform_words, Fill fill, int r = 0) const {
+  SPECULA_HD Token draw_by(bool measured, int r, Words uniform_words, Fill fill) const {
     const auto warp = table_.cluster().block().warp();
     const Entry* const entries = table_.row(r);
-    const auto mass = [&](int t) { return entries[t].b; };
-    const FloatMasses all(warp, table_.tiles(), mass);
+    FloatMasses all;
+    if (measured) all = FloatMasses(warp, table_.tiles(), [&](int t) { return entries[t].b; });
+    const RowMasses& masses = facts_[measured ? 0 : r].masses;
     const int tile = pick_tile(
-        warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, uniform_words.x);
+        warp, table_.tiles(),
+        [&](int t) { return measured ? all.whole(entries[t].b) : masses(entries[t].a, entries[t].b); },
+        uniform_words.x);
     return tile < 0 ? kNoToken : draw_inside(warp, tile, uniform(uniform_words.y), fill);
   }
-
-  /// Draws from the distribution, without a cut, of row r of the last pass. Cost: one tile.
+  /// The same from the distribution of row r of the last pass; the masses that a cut leaves are the entries
+  /// of row `kept` if `cut`.
   template <class Element>
-  SPECULA_HD Token draw(int r, Row<Element> row, Words uniform_words) const {
-    const RowFacts& facts = facts_[r];
-    if (facts.distribution.point != kNoToken) return facts.distribution.point;
-    const auto warp = table_.cluster().block().warp();
-    const Entry* const entries = table_.row(r);
-    const int tile = pick_tile(
-        warp, table_.tiles(), [&](int t) { return facts.masses(entries[t].a, entries[t].b); },
-        uniform_words.x);
-    if (tile < 0) return kNoToken;
-    const Exponent exponent(facts.distribution);
-    return draw_inside(warp, tile, uniform(uniform_words.y),
-                       [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
+  SPECULA_HD Token draw(bool cut, int kept, int r, Row<Element> row, Words uniform_words) const {
+    const RowStats& distribution = facts_[r].distribution;
+    if (distribution.point != kNoToken) return distribution.point;
+    const Exponent exponent(distribution);
+    return draw_by(cut, cut ? kept : r, uniform_words,
+                   [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
   /// A warp, for its block alone: turns the statistics of row r of the last pass into masses that
-  /// draw_measured() draws by and put_mass() changes. They add up to 1.
+  /// draw_by() draws by and measure_tile() changes. They add up to 1.
   SPECULA_HD void measure_distribution(int r = 0) const {
     const auto warp = table_.cluster().block().warp();
     Entry* const entries = table_.row(r);
     const RowMasses& masses = facts_[r].masses;
     const double total = masses.value(
         total_mass(warp, table_.tiles(), [&](int t) { return masses(entries[t].a, entries[t].b); }));
+    warp.sync();  // after a draw, in which other lanes read them
     for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
       entries[t].b = masses.as_float(entries[t].a, entries[t].b);
     scale_masses(r, 1 / total);

@@ -1,4 +1,5 @@
-// The acceptance rules as the kernels take them: what each asks of the rows, and its function of accept/rules/.
+// The acceptance rules as the kernels take them: what each asks of the rows, and its function of
+// accept/rules/.
 #pragma once
 
 #include "specula/accept/rules/matching.hpp"
@@ -15,8 +16,14 @@ namespace detail {
 struct RuleNeeds {
   static constexpr bool kReadsDistributions = true;  // it asks for distributions, not for maxima
   static constexpr bool kDraws = false;              // a token is drawn after every row that is read
-  static constexpr bool kReadsDraft = false;             // p and q of draft tokens matter
+  static constexpr bool kReadsDraft = false;         // p and q of draft tokens matter
   static constexpr int kMinRows = 2;  // of a chain that it gains by reading together, whatever it decides
+  static constexpr bool kTakesCuts = true;  // parameters may truncate
+};
+/// A rule of a plan whose kernel has no code for truncation.
+template <class Rule>
+struct WithoutCuts : Rule {
+  static constexpr bool kTakesCuts = false;
 };
 
 struct RejectionRule : RuleNeeds {

@@ -11,6 +11,33 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
+/// Ends a verification result after `count` elements. By a warp.
+template <class Warp>
+SPECULA_HD void end_result(Warp warp, const VerifyResults& out, int width, int sequence, int count,
+                           Status status) {
+  for (int i = count + warp.rank(); i < width; i += warp.size()) {
+    const std::int64_t at = static_cast<std::int64_t>(sequence) * width + i;
+    out.accepted[at] = kNoParent;
+    out.token[at] = kNoToken;
+  }
+  if (warp.rank() == 0) {
+    out.count[sequence] = count;
+    out.status[sequence] = status;
+  }
+}
+
+/// Whether there is nothing to verify: beyond the batch's sequences, or an empty slot, whose result is then
+/// written by the first warp of a cluster that `writes`. All threads.
+template <class Cluster>
+SPECULA_HD bool is_vacant(Cluster cluster, const Trees& trees, const VerifyResults& out, int width,
+                          int sequence, bool writes = true) {
+  if (trees.sequence_count && sequence >= *trees.sequence_count) return true;
+  if (trees.begin[sequence + 1] != trees.begin[sequence]) return false;
+  if (writes && cluster.rank() == 0 && cluster.block().warp_rank() == 0)
+    end_result(cluster.block().warp(), out, width, sequence, 0, Status::ok);
+  return true;
+}
+
 /// One warp of each block verifies, all with the same state; that of the cluster's first block writes.
 template <class Cluster>
 class SequenceState {
@@ -99,15 +126,7 @@ class SequenceState {
     if (cluster_.rank() != 0) return;
     const auto warp = cluster_.block().warp();
     warp.sync();  // after the puts of other lanes
-    for (int i = count + warp.rank(); i < width_; i += warp.size()) {
-      const std::int64_t at = static_cast<std::int64_t>(sequence_) * width_ + i;
-      out_.accepted[at] = kNoParent;
-      out_.token[at] = kNoToken;
-    }
-    if (warp.rank() == 0) {
-      out_.count[sequence_] = count;
-      out_.status[sequence_] = status_;
-    }
+    end_result(warp, out_, width_, sequence_, count, status_);
   }
 
  protected:
@@ -118,6 +137,16 @@ class SequenceState {
   SPECULA_HD Token emitted(Token token) {
     if (token == kNoToken) status_ = Status::empty_row;
     return token;
+  }
+  /// Roots of the sequences before this one: those that are no empty slots. Cost: two reads for each.
+  SPECULA_HD int roots_before() const {
+    const auto warp = cluster_.block().warp();
+    int out = 0;
+    for (int first = 0; first < sequence_; first += warp.size()) {
+      const int b = first + warp.rank();
+      out += count_lanes(warp.ballot(b < sequence_ && trees_.begin[b + 1] > trees_.begin[b]));
+    }
+    return out;
   }
   /// Whether tokens and parents make a tree. Of a tree that has not too many nodes.
   SPECULA_HD bool is_tree() const {

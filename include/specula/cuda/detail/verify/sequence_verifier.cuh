@@ -1,4 +1,5 @@
-// Verification of one sequence on a device: the distributions and residuals that the rules in accept/rules/ work on.
+// Verification of one sequence on a device: the distributions and residuals that the rules in accept/rules/
+// work on.
 #pragma once
 
 #include "specula/cuda/args/integers.cuh"
@@ -18,9 +19,15 @@ namespace detail {
 template <class Rule, class Cluster, class Element, class Draft>
 class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
  public:
-  using RowCalls<Rule, Cluster, Element, Draft>::RowCalls;
+  using Base = RowCalls<Rule, Cluster, Element, Draft>;
+  using Base::Base;
 
-  /// All threads: verifies the sequence.
+  /// All threads: verifies a sequence.
+  SPECULA_HD static void verify(Cluster cluster, const VerifyArgs<Element, Draft>& args, int sequence,
+                                unsigned char* shared) {
+    if (!is_vacant(cluster, args.trees, args.out, args.width, sequence))
+      SequenceVerifier(cluster, args, sequence, shared).run();
+  }
   SPECULA_HD void run() {
     if (this->cluster_.block().warp_rank() == 0) {
       Rule::decide(*this);
@@ -58,12 +65,13 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     if (this->holds_ != Holds::statistics && this->holds_ != Holds::kept) this->have_ = 0;
     this->read(node, depth);
     const int r = node - this->first_;
-    const Words words = this->sample_words(depth);
-    if (!this->memory_.params().truncates())
-      return this->emitted(this->scan_.draw(r, this->row(node), words));
-    if (this->holds_ == Holds::kept) return this->emitted(this->draw_kept(r, r, this->row(node), words));
-    this->call(Work::kept, node, 1, 0, [] {});
-    return this->emitted(this->draw_kept(0, r, this->row(node), words));
+    const bool cut = Base::kCuts && this->memory_.params().truncates();
+    int kept = r;
+    if (cut && this->holds_ != Holds::kept) {
+      this->call(Work::kept, node, 1, 0, [] {});
+      kept = 0;
+    }
+    return this->emitted(this->scan_.draw(cut, kept, r, this->row(node), this->sample_words(depth)));
   }
 
   /// p and q of the token of `child` itself, whose parent's distribution is `distribution`.
@@ -113,7 +121,8 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     warp.sync();
     int count = 0;
     for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c), ++count) {
-      if (tried > count && this->memory_.all_states()[c].keep > 0) total = this->memory_.all_states()[c].total;
+      if (tried > count && this->memory_.all_states()[c].keep > 0)
+        total = this->memory_.all_states()[c].total;
       if (warp.rank() != 0) continue;
       if (count >= tried) this->memory_.all_states()[c].keep = 0;
       this->memory_.siblings()[count] = {c, static_cast<float>(this->memory_.all_states()[c].keep),
@@ -182,8 +191,8 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
       record(last, 0, 0);  // the residual's mass was a rounding error
     }
     const auto left = this->fold();
-    return this->emitted(this->scan_.draw_measured(this->residual_words(depth),
-                                                   [&](int first, float(&w)[4]) { left.weights(first, w); }));
+    return this->emitted(this->scan_.draw_by(true, 0, this->residual_words(depth),
+                                             [&](int first, float(&w)[4]) { left.weights(first, w); }));
   }
 
   // ---- states of nodes

@@ -95,12 +95,9 @@ class Truncation {
     float theta = -infinity();
     double mass = -1;  // kept so far; below 0: all
     const bool by_count = params.top_k > 0 && params.top_k < row_.vocab;
+    SPECULA_NO_UNROLL
     for (int by_mass = by_count ? 0 : 1; by_mass < (params.top_p < 1.0f ? 2 : 1); ++by_mass) {
-      count_bins(coarse());
-      const double wanted = by_mass == 0
-                                ? static_cast<double>(params.top_k)
-                                : static_cast<double>(params.top_p) * (mass < 0 ? total_mass() : mass);
-      const Found found = select(by_mass != 0, wanted);
+      const Found found = find(params, by_mass != 0, mass);
       theta = larger(theta, found.logit);
       mass = found.mass;
     }
@@ -136,20 +133,29 @@ class Truncation {
   SPECULA_HD Bins coarse() const {
     return {top_, product(scale_, 8.0f), short_key<Element>(-infinity()) + 1, short_key<Element>(top_), 0};
   }
-  /// The largest logit x such that the logits at or above it number `wanted`, or have that mass, after the
-  /// coarse bins were counted.
-  SPECULA_HD Found select(bool by_mass, double wanted) {
-    Crossing at = crossing(by_mass, wanted, 0, 0);
-    // The bin's keys: bins fall as keys rise, so both ends are found by halving.
-    std::uint32_t high = last_key_in(at.bin), low = last_key_in(at.bin + 1) + 1;
-    while (true) {
-      const std::uint32_t span = high - low + 1, width = span / kBins + (span % kBins ? 1 : 0);
-      count_bins({0, 0, low, high, width});
+  /// The largest logit x such that the logits at or above it number top-k, or have top-p of `mass` (below 0:
+  /// of all). First by octaves, then by ever smaller ranges of the keys in the bin that the search ends in.
+  SPECULA_HD Found find(const SamplingParams& params, bool by_mass, double mass) {
+    Bins bins = coarse();
+    Crossing at{0, 0, 0};
+    double wanted = static_cast<double>(params.top_k);
+    SPECULA_NO_UNROLL
+    while (true) {  // once in the source, since its code is long
+      count_bins(bins);
+      if (by_mass && bins.width == 0)
+        wanted = static_cast<double>(params.top_p) * (mass < 0 ? total_mass() : mass);
       at = crossing(by_mass, wanted, at.mass, at.count);
-      high -= static_cast<std::uint32_t>(at.bin) * width;
-      if (width == 1)
-        return {logit_of<Element>(high), at.mass + static_cast<double>(all_->mass(at.bin)) * 0x1p-40};
-      if (high - low >= width) low = high - width + 1;  // never below 0: keys of bfloat16 begin at 128
+      if (bins.width == 0) {  // bins fall as keys rise, so both ends are found by halving
+        bins = {0, 0, last_key_in(at.bin + 1) + 1, last_key_in(at.bin), 0};
+      } else {
+        bins.high -= static_cast<std::uint32_t>(at.bin) * bins.width;
+        if (bins.width == 1)
+          return {logit_of<Element>(bins.high), at.mass + static_cast<double>(all_->mass(at.bin)) * 0x1p-40};
+        // never below 0: keys of bfloat16 begin at 128
+        if (bins.high - bins.low >= bins.width) bins.low = bins.high - bins.width + 1;
+      }
+      const std::uint32_t span = bins.high - bins.low + 1;
+      bins.width = span / kBins + (span % kBins ? 1 : 0);
     }
   }
 

@@ -79,10 +79,10 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   const auto warp = block.warp();
   const int sequence = index / verify.max_nodes;
   const NodeId node = index % verify.max_nodes;
+  if (is_vacant(cluster, verify.trees, verify.out, verify.width, sequence, node == 0)) return;
   ChosenSequenceVerifier<Cluster> verifier(cluster, args, sequence);
-  SamplingParams params;
-  if (verify.target.params) params = verify.target.params[sequence];
-  if (!valid(params)) verifier.refuse(Status::bad_parameters);
+  SamplingParams params = verify.target.params[sequence];
+  verifier.refuse(status_of(params, Rule::kTakesCuts || !Rule::kDraws));
   if (!Rule::kDraws) params = {0.0f, 0, 1.0f, 0.0f};
 
   using Scan = RowScan<Cluster>;
@@ -109,13 +109,14 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
     const Row<Element> row{verify.target.logits + at * verify.target.stride, verify.scan.vocab};
     const auto row_of = [&](int) { return row; };
     scan.template read<Element>(1, row_of, params, true, check_proposal, [](int) {});
-    const bool is_truncated = params.temperature != 0.0f && params.truncates();
-    if (is_truncated) {
-      block.sync();
-      const bool kept = scan.template truncate<Element>(1, row_of, params);
-      block.sync();
-      if (!kept) scan.template keep<Element>(0, 1, row_of);
-    }
+    const bool cut = Rule::kDraws && Rule::kTakesCuts && is_cut(params);
+    if constexpr (Rule::kDraws && Rule::kTakesCuts)
+      if (cut) {
+        block.sync();
+        const bool kept = scan.template truncate<Element>(1, row_of, params);
+        block.sync();
+        if (!kept) scan.template keep<Element>(0, 1, row_of);
+      }
     if (cluster.rank() == 0 && block.warp_rank() == 0) {
       const RowStats& distribution = scan.facts(0).distribution;
       int depth = 0;
@@ -126,11 +127,7 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
       choice = {distribution.point, distribution.status};
       if (distribution.status == Status::ok && distribution.point == kNoToken) {
         const Words words = verifier.sample_words(depth);
-        const Exponent exponent(distribution);
-        choice.token =
-            is_truncated ? scan.draw_measured(
-                               words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); })
-                         : scan.draw(0, row, words);
+        choice.token = scan.draw(cut, 0, 0, row, words);
       }
     }
   } else {

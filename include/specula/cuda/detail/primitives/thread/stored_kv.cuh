@@ -37,12 +37,42 @@ SPECULA_HD std::uint32_t widen(Half, std::uint32_t bytes) {
 #endif
 }
 
+#ifdef __CUDACC__
+/// Stores of 4, 8 and 16 bytes, aligned to their size, that bypass the L1 cache. Not __stcg() of vectors,
+/// which only nvcc has.
+SPECULA_HD void store_past_l1(void* to, std::uint32_t a) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.global.cg.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(a) : "memory");
+#else
+  static_cast<void>(to), static_cast<void>(a);
+#endif
+}
+SPECULA_HD void store_past_l1(void* to, std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.global.cg.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(a), "r"(b)
+               : "memory");
+#else
+  static_cast<void>(to), static_cast<void>(a), static_cast<void>(b);
+#endif
+}
+SPECULA_HD void store_past_l1(void* to, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
+#else
+  static_cast<void>(to), static_cast<void>(a), static_cast<void>(b), static_cast<void>(c),
+      static_cast<void>(d);
+#endif
+}
+#endif  // __CUDACC__
+
 /// Stores of two and four neighbouring elements, aligned to their total size; they bypass the L1 cache, since
 /// nothing rereads them here.
 template <class Element>
 SPECULA_HD void store_two(Element* to, std::uint32_t two) {
 #ifdef __CUDA_ARCH__
-  __stcg(reinterpret_cast<unsigned int*>(to), two);
+  store_past_l1(to, two);
 #else
   to[0].bits = static_cast<std::uint16_t>(two);
   to[1].bits = static_cast<std::uint16_t>(two >> 16);
@@ -51,7 +81,7 @@ SPECULA_HD void store_two(Element* to, std::uint32_t two) {
 template <class Element>
 SPECULA_HD void store_four(Element* to, std::uint32_t low, std::uint32_t high) {
 #ifdef __CUDA_ARCH__
-  __stcg(reinterpret_cast<uint2*>(to), make_uint2(low, high));
+  store_past_l1(to, low, high);
 #else
   store_two(to, low);
   store_two(to + 2, high);

@@ -70,6 +70,7 @@ struct FloatMasses {
   int exponent;
   bool none, nan;
 
+  SPECULA_HD FloatMasses() : exponent(0), none(true), nan(false) {}
   template <class Warp, class Mass>
   SPECULA_HD FloatMasses(Warp warp, int tiles, Mass mass) : exponent(0), none(false), nan(false) {
     std::uint32_t most = 0;  // as bits, of which NaN has more than any number
