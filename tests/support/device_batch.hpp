@@ -243,7 +243,7 @@ std::vector<DeviceResult> emulate_verify(DeviceBatch<Element>& batch,
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
-            SequenceVerifier::verify(cluster, args, sequence, shared);
+            SequenceVerifier::verify_sequence(cluster, args, sequence, shared);
           });
   return batch.results();
 }

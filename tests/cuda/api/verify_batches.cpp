@@ -79,7 +79,7 @@ TEST_CASE("a live count of sequences: what belongs to others is not touched") {
              .threads = 64,
              .shared_bytes = Verifier::shared_bytes(args.scan, args.max_nodes, 2)},
             [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
-              Verifier::verify(cluster, args, sequence, shared);
+              Verifier::verify_sequence(cluster, args, sequence, shared);
             });
     for (std::size_t b = 0; b < 7; ++b) {
       if (b >= static_cast<std::size_t>(count)) {

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(512, 1)
     verify_kernel(const __grid_constant__ VerifyArgs<Element, Draft> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  SequenceVerifier<Rule, DeviceCluster, Element, Draft>::verify(
+  SequenceVerifier<Rule, DeviceCluster, Element, Draft>::verify_sequence(
       cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
 }
 

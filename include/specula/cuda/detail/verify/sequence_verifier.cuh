@@ -23,8 +23,8 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
   using Base::Base;
 
   /// All threads: verifies a sequence.
-  SPECULA_HD static void verify(Cluster cluster, const VerifyArgs<Element, Draft>& args, int sequence,
-                                unsigned char* shared) {
+  SPECULA_HD static void verify_sequence(Cluster cluster, const VerifyArgs<Element, Draft>& args,
+                                         int sequence, unsigned char* shared) {
     if (!is_vacant(cluster, args.trees, args.out, args.width, sequence))
       SequenceVerifier(cluster, args, sequence, shared).run();
   }
