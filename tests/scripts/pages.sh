@@ -37,10 +37,15 @@ sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/mo
 notices 'a card that says another share of the target than the README'
 grep -q 'of which the target wrote 7 tenths' "$copy/README.md"
 python3 - "$copy" <<'END'
-import json, pathlib, sys
+import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h200_sources.json")
 sources = json.loads(file.read_text())
-sources["sha256"]["include/specula/cuda/args/types.cuh"] = 16 * "0"  # as if another one had been measured
+for name, measured in sources["sha256"].items():
+    if hashlib.sha256(pathlib.Path(sys.argv[1], name).read_bytes()).hexdigest().startswith(measured):
+        sources["sha256"][name] = 16 * "0"  # as if another one had been measured
+        break
+else:
+    sys.exit("no header is as it was measured")
 file.write_text(json.dumps(sources))
 END
 notices 'a header that changed since it was measured'

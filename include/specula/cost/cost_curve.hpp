@@ -52,14 +52,16 @@ class CostCurve {
   /// Whether two costs differ so much that one of them was an interruption.
   static bool differ(double a, double b) { return a > kOutlier * b || b > kOutlier * a; }
   /// The least and the most that T(nodes) can be, since it does not fall: T of the nearest sizes that it
-  /// knows, `nodes` itself if that is one. Cost: O(sizes reserved).
+  /// knows, `nodes` itself if that is one; the most is what was measured, if T does not count that fully yet.
+  /// Cost: O(sizes reserved).
   std::pair<double, double> bounds(std::int32_t nodes) const {
     if (given()) return {(*this)(nodes), (*this)(nodes)};
     std::int32_t below = std::min(nodes, largest_), above = std::max(1, nodes);
     while (below > 0 && !knows(below)) --below;
     while (above <= largest_ && !knows(above)) ++above;
     return {below > 0 ? (*this)(below) : 0.0,
-            above <= largest_ ? (*this)(above) : std::numeric_limits<double>::max()};
+            above <= largest_ ? std::max((*this)(above), sizes_[static_cast<std::size_t>(above - 1)].value)
+                              : std::numeric_limits<double>::max()};
   }
   /// The largest size that it knows, 0 if none; 2^24 for a given curve.
   std::int32_t largest() const { return given() ? 1 << 24 : largest_; }
