@@ -164,7 +164,7 @@ TEST_CASE("on a machine that becomes slower and faster, its pace is not taken fo
         if (length == 0) plain = rate;
         best = std::max(best, rate);
       }
-      for (const std::uint64_t first : {1, 2}) {  // phases, waves
+      for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{2}}) {  // phases, waves
         double shared = 0;
         for (std::uint64_t seed = first; seed < first + 6; seed += 2)
           shared += decode(machine, texts, Chain<>{.length = 8}, true, tokens, 0, false, seed).rate / 3;
