@@ -144,6 +144,25 @@ void expect_the_best(float temperature) {
     }
 }
 
+/// A round that has proposed.
+struct Run {
+  ProposalBuilder tree{2, 8, 0};
+  SamplingParams own{.temperature = 0};
+  std::vector<Token> words{1, 1};
+  std::vector<std::uint8_t> kept;
+  VerifyResult ended;
+  const DraftCall* bid() const { return nullptr; }
+  void grant(bool) {}
+  bool proposed() const { return true; }
+  ProposalKind kind() const { return ProposalKind::deterministic; }
+  NodeCounts nodes() const { return {8}; }
+  Tokens text() const { return words; }
+  const SamplingParams& params() const { return own; }
+  const TokenTree& proposal() const { return tree; }
+  const VerifyResult& result() const { return ended; }
+  void keep(std::span<const std::uint8_t> flags) { kept.assign(flags.begin(), flags.end()); }
+};
+
 }  // namespace
 
 TEST_CASE("chosen tokens: never slower than plain decoding, and as fast as the best fixed length") {
@@ -179,23 +198,6 @@ TEST_CASE("on a machine that becomes slower and faster, its pace is not taken fo
 
 TEST_CASE(
     "of all texts' chosen tokens those are kept that are worth most, against all sets that are closed") {
-  struct Run {  // a round that has proposed
-    ProposalBuilder tree{2, 8, 0};
-    SamplingParams own{.temperature = 0};
-    std::vector<Token> words{1, 1};
-    std::vector<std::uint8_t> kept;
-    VerifyResult ended;
-    const DraftCall* bid() const { return nullptr; }
-    void grant(bool) {}
-    bool proposed() const { return true; }
-    ProposalKind kind() const { return ProposalKind::deterministic; }
-    NodeCounts nodes() const { return {8}; }
-    Tokens text() const { return words; }
-    const SamplingParams& params() const { return own; }
-    const TokenTree& proposal() const { return tree; }
-    const VerifyResult& result() const { return ended; }
-    void keep(std::span<const std::uint8_t> flags) { kept.assign(flags.begin(), flags.end()); }
-  };
   specula_test::Random random(4);
   int left_out = 0, kept_some = 0;
   for (int trial = 0; trial < 300; ++trial) {
@@ -265,6 +267,25 @@ TEST_CASE(
   }
   CHECK(left_out > 50);
   CHECK(kept_some > 50);
+}
+
+TEST_CASE("of draft tokens that are worth the same the first text's is kept, wherever texts lie in memory") {
+  for (const bool turned : {false, true}) {
+    BatchBudget budget{CostCurve({1, 1, 1, 100}), CostCurve({0.001})};  // one token is free
+    Run two[2];
+    SharedDraft<Run> shared(std::move(budget), 2, {8});
+    SharedDraft<Run>::Text texts[2]{{&two[0]}, {&two[1]}};
+    SharedDraft<Run>::Text* const both[2]{&texts[turned ? 1 : 0], &texts[turned ? 0 : 1]};
+    shared.begin(both, 2);
+    REQUIRE(shared.max_nodes() > 1);
+    for (Run& run : two) {
+      run.tree.reset(1, 1);
+      run.tree.choose(0, 0, 0.6f);
+    }
+    shared.choose();
+    CHECK(both[0]->run->kept == std::vector<std::uint8_t>{0, 1});
+    CHECK(both[1]->run->kept == std::vector<std::uint8_t>{0, 0});
+  }
 }
 
 TEST_CASE("a round takes no longer than it may") {
