@@ -54,6 +54,11 @@ compile "$work/plain" -std=c++17 "${gencodes[@]}" --keep --keep-dir "$work"
 compile "$work/fast" -std=c++20 -use_fast_math -gencode=arch=compute_90a,code=sm_90a
 
 bad=0
+# MEMBAR.SC, which no kernel needs: acquire, release and the barriers do.
+if grep -HnE 'membar\.(gl|sys|cta)|fence\.sc' "$work"/*.ptx; then
+  echo "error: $(basename "$file"): a sequentially consistent fence"
+  bad=1
+fi
 for log in plain fast; do
   c++filt <"$work/$log" >"$work/$log.names"
   # Any unusual line of ptxas is a warning or an error; and no register may be spilled.

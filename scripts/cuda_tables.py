@@ -224,6 +224,30 @@ def changed(page):
     return table(["figures of", "changed", "headers"], rows)
 
 
+@named(TABLES, "device code")
+def device_code(page):
+    """Lines of code that only a device runs, by header."""
+    counts, lines = {}, 0
+    for file in sorted((root / "include/specula/cuda").rglob("*.cuh")):
+        conditions = []  # of each #if: whether its branch is for devices alone
+        for line in file.read_text().splitlines():
+            word = line.split("//")[0].strip()
+            if word.startswith("#if"):
+                conditions.append("__CUDA_ARCH_" in word and not word.startswith("#ifndef"))
+            elif word.startswith(("#else", "#elif")):
+                conditions[-1] = False
+            elif word.startswith("#endif"):
+                conditions.pop()
+            elif word:
+                lines += 1
+                if any(conditions):
+                    counts[file.relative_to(root / "include/specula/cuda")] = counts.get(file.relative_to(root / "include/specula/cuda"), 0) + 1
+    largest = sorted(counts.items(), key=lambda x: (-x[1], str(x[0])))
+    rows = [[f"`{name}`", str(n)] for name, n in largest[:8]]
+    return table(["header", "lines under `__CUDA_ARCH__`"], [*rows, [f"{len(largest) - 8} others", str(sum(n for _, n in largest[8:]))],
+                                                             ["all", f"{sum(counts.values())} of {lines:,}"]])
+
+
 def record(commit):
     """Writes what `changed` compares with: the CUDA headers of the commit that was measured."""
     def git(*arguments):

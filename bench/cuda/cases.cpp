@@ -98,7 +98,10 @@ CaseBatch<Element> make_cases(Rule rule, const CaseShape& shape, std::uint64_t s
     const Case it = random_case(random, shape.vocab, params, mix, random.bits());
     const std::uint64_t uniforms = random.bits();
     batch.add(it, params, uniforms);
-    const DeviceResult want = as_device(run_rule(rule, it, params, uniforms), it.tree);
+    const specula::VerifyResult result = run_rule(rule, it, params, uniforms);
+    const DeviceResult want = as_device(result, it.tree);
+    out.want_log_prob.push_back(rule == Rule::greedy ? std::vector<double>(want.tokens.size())
+                                                     : log_probs_of(it, params, result));
     out.want_token.push_back(want.tokens);
     out.want_path.push_back(want.accepted);
     out.margin.push_back(margin_of(rule, it, uniforms));
@@ -137,6 +140,7 @@ SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) 
     const SamplingParams params =
         all[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(all.size())))];
     std::vector<float> row = random.row(vocab, random.between(0.5, 9), 0.3, 0.2);
+    if (random.bernoulli(0.5)) random.move_tiles(row);
     if (const auto round = rounding(Element{}))
       for (float& l : row) l = round(l);
     const std::size_t at = out.logits.size();

@@ -53,6 +53,7 @@ struct CaseBatch {
   std::vector<specula::cuda::RowStats> stats;
   std::vector<double> scale;
   std::vector<std::vector<std::int32_t>> want_token, want_path;
+  std::vector<std::vector<double>> want_log_prob;
   std::vector<double> margin;  // least distance of a uniform draw to a boundary
 };
 

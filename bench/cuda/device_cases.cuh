@@ -1,6 +1,7 @@
 // Batches of proposals on the device, and their results.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,11 @@ namespace specula_bench {
 /// Verification results as they lie on the device, comparable to the bit.
 struct HostResults {
   std::vector<std::int32_t> token, accepted, count, status;
+  std::vector<float> log_prob;
 
   friend bool operator==(const HostResults& a, const HostResults& b) {
-    return a.token == b.token && a.accepted == b.accepted && a.count == b.count && a.status == b.status;
+    return a.token == b.token && a.accepted == b.accepted && a.count == b.count && a.status == b.status &&
+           a.log_prob == b.log_prob;
   }
 };
 
@@ -23,20 +26,21 @@ class DeviceResults {
  public:
   DeviceResults(int sequences, int width) : width_(width) {
     const auto b = static_cast<std::size_t>(sequences), n = b * static_cast<std::size_t>(width);
-    token_.reserve(n), path_.reserve(n), count_.reserve(b), status_.reserve(b);
+    token_.reserve(n), path_.reserve(n), count_.reserve(b), status_.reserve(b), log_prob_.reserve(n);
     poison();
   }
   void poison() {
     token_.fill_bytes(kPoison), path_.fill_bytes(kPoison);
-    count_.fill_bytes(kPoison), status_.fill_bytes(kPoison);
+    count_.fill_bytes(kPoison), status_.fill_bytes(kPoison), log_prob_.fill_bytes(kPoison);
   }
   /// From sequence `first` on.
   device::VerifyResults args(int first = 0) const {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(first) * width_;
-    return {token_.data() + at, path_.data() + at, count_.data() + first, status_.data() + first};
+    return {token_.data() + at, path_.data() + at, count_.data() + first, status_.data() + first,
+            log_prob_.data() + at};
   }
   HostResults download() const {
-    HostResults out{token_.download(), path_.download(), count_.download(), {}};
+    HostResults out{token_.download(), path_.download(), count_.download(), {}, log_prob_.download()};
     for (const device::Status s : status_.download()) out.status.push_back(static_cast<std::int32_t>(s));
     return out;
   }
@@ -45,6 +49,7 @@ class DeviceResults {
   int width_;
   DeviceArray<std::int32_t> token_, path_, count_;
   DeviceArray<device::Status> status_;
+  DeviceArray<float> log_prob_;
 };
 
 /// The workspace of a plan.
@@ -156,6 +161,10 @@ std::string difference(const CaseBatch<Element>& batch, const HostResults& got, 
       return "element " + std::to_string(i) + ": token " + std::to_string(got.token[b * w + i]) + ", node " +
              std::to_string(got.accepted[b * w + i]) + " instead of " + std::to_string(token) + ", " +
              std::to_string(node);
+    const double log_prob = inside ? batch.want_log_prob[b][i] : 0.0;
+    if (!(std::abs(static_cast<double>(got.log_prob[b * w + i]) - log_prob) <= 1e-4 * (1 - log_prob)))
+      return "element " + std::to_string(i) + ": log-probability " + std::to_string(got.log_prob[b * w + i]) +
+             " instead of " + std::to_string(log_prob);
   }
   return "";
 }

@@ -36,7 +36,7 @@ class GrownArrays {
     for (DeviceArray<std::int32_t>* a : {&token_, &parent_, &position_, &first_child_, &next_sibling_})
       a->reserve(n);
     ancestors_.reserve(n * static_cast<std::size_t>(device::mask_words(width)));
-    confidence_.reserve(n);
+    confidence_.reserve(n), reach_.reserve(n);
     begin_.reserve(static_cast<std::size_t>(sequences) + 1);
     size_.reserve(static_cast<std::size_t>(sequences));
     status_.reserve(static_cast<std::size_t>(sequences));
@@ -47,6 +47,7 @@ class GrownArrays {
          {&token_, &parent_, &position_, &first_child_, &next_sibling_, &begin_, &size_})
       a->fill_bytes(kPoison);
     ancestors_.fill_bytes(kPoison), confidence_.fill_bytes(kPoison), status_.fill_bytes(kPoison);
+    reach_.fill_bytes(kPoison);
   }
   device::GrownTrees args() const {
     device::GrownTrees out{};
@@ -56,6 +57,7 @@ class GrownArrays {
     out.size = size_.data();
     out.position = position_.data();
     out.confidence = confidence_.data();
+    out.reach = reach_.data();
     out.ancestors = ancestors_.data();
     out.first_child = first_child_.data();
     out.next_sibling = next_sibling_.data();
@@ -67,17 +69,19 @@ class GrownArrays {
     std::vector<std::int32_t> token, parent, position, first_child, next_sibling, begin, size, status;
     std::vector<std::uint64_t> ancestors;
     std::vector<float> confidence;
+    std::vector<double> reach;
     bool same(const Host& o) const {
       return token == o.token && parent == o.parent && position == o.position &&
              first_child == o.first_child && next_sibling == o.next_sibling && begin == o.begin &&
              size == o.size && status == o.status && ancestors == o.ancestors &&
-             std::memcmp(confidence.data(), o.confidence.data(), confidence.size() * sizeof(float)) == 0;
+             std::memcmp(confidence.data(), o.confidence.data(), confidence.size() * sizeof(float)) == 0 &&
+             std::memcmp(reach.data(), o.reach.data(), reach.size() * sizeof(double)) == 0;
     }
   };
   Host download() const {
-    Host out{token_.download(),        parent_.download(),    position_.download(), first_child_.download(),
-             next_sibling_.download(), begin_.download(),     size_.download(),     {},
-             ancestors_.download(),    confidence_.download()};
+    Host out{token_.download(),        parent_.download(),     position_.download(), first_child_.download(),
+             next_sibling_.download(), begin_.download(),      size_.download(),     {},
+             ancestors_.download(),    confidence_.download(), reach_.download()};
     for (const device::Status s : status_.download()) out.status.push_back(static_cast<std::int32_t>(s));
     return out;
   }
@@ -87,6 +91,7 @@ class GrownArrays {
   DeviceArray<std::int32_t> token_, parent_, position_, first_child_, next_sibling_, begin_, size_;
   DeviceArray<std::uint64_t> ancestors_;
   DeviceArray<float> confidence_;
+  DeviceArray<double> reach_;
   DeviceArray<device::Status> status_;
 };
 

@@ -101,6 +101,28 @@ void run_growth_bars(const Options& options, Report& report) {
     return bars.timed(6, 510 * 20 + 60 * 32, work.sets,
                       [&](int set, cudaStream_t s) { return work.rerank(set, s); });
   });
+  bars.run("nodes of a budget: 256 of 64 x 63", [&] {
+    constexpr int kSequences = 64, kNodes = 64;
+    std::vector<std::int32_t> begin{0}, parent;
+    std::vector<double> reach;
+    for (int b = 0; b < kSequences; ++b) {
+      for (int i = 0; i < kNodes; ++i) {
+        parent.push_back(i == 0 ? -1 : (i - 1) / 2);
+        reach.push_back(i == 0 ? 1
+                               : reach[static_cast<std::size_t>(begin.back() + parent.back())] *
+                                     (0.3 + 0.001 * ((b * 37 + i * 101) % 600)));
+      }
+      begin.push_back(static_cast<std::int32_t>(parent.size()));
+    }
+    const DeviceArray<std::int32_t> begins(begin), parents(parent), budget(std::vector<std::int32_t>{256});
+    const DeviceArray<double> reaches(reach);
+    DeviceArray<std::int32_t> b(begin.size()), t(parent.size()), p(parent.size()), r(parent.size());
+    return bars.timed(0, static_cast<double>(parent.size()) * 12 + 320 * 8, 1, [&](int, cudaStream_t s) {
+      return device::select_nodes(
+          kSequences, {begins.data(), parents.data(), parents.data(), reaches.data(), budget.data()},
+          {b.data(), t.data(), p.data(), r.data()}, s);
+    });
+  });
   bars.run(kStepPeer, [&] {
     SortedRows sorted(10, kBarVocab);
     Bar bar = bars.timed(0, work.bytes(), work.sets,

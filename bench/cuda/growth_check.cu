@@ -320,6 +320,71 @@ void check_links(const Options& options, const Stream& stream, Json& json, Repor
   write(json, report, "links", tally);
 }
 
+/// The nodes that a budget keeps of random trees, of which some are empty; equal reaches in every other
+/// round.
+void check_selection(const Options& options, const Stream& stream, Json& json, Report& report) {
+  Tally tally;
+  tally.allowed = 0;
+  Random random{options.seed};
+  for (int round = 0; round < (options.tiny ? 1 : 60); ++round) {
+    const int sequences = 1 + random.below(options.tiny ? 3 : 200);
+    std::vector<std::int32_t> begin{0}, token, parent, roots;
+    std::vector<double> reach;
+    for (int b = 0; b < sequences; ++b) {
+      const int n = random.below(64);
+      const std::size_t first = token.size();
+      for (int i = 0; i < n; ++i) {
+        const int p = i == 0 ? -1 : random.below(i);
+        token.push_back(static_cast<std::int32_t>(token.size())), parent.push_back(p),
+            roots.push_back(i == 0);
+        const double accept = round % 2 ? 0.5 : (1 + random.below(1 << 20)) / double(1 << 20);
+        reach.push_back(i == 0 ? 1 : reach[first + static_cast<std::size_t>(p)] * accept);
+      }
+      begin.push_back(static_cast<std::int32_t>(token.size()));
+    }
+    const auto nodes = static_cast<std::int32_t>(token.size());
+    const std::int32_t budget = random.below(nodes + 2);
+    std::vector<std::int32_t> order;
+    for (std::int32_t i = 0; i < nodes; ++i)
+      if (!roots[static_cast<std::size_t>(i)]) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return reach[static_cast<std::size_t>(a)] > reach[static_cast<std::size_t>(b)];
+    });
+    order.resize(std::min(order.size(), static_cast<std::size_t>(budget)));
+    std::vector<std::int32_t> row(token.size(), -1), want_begin, want_token, want_parent;
+    for (const std::int32_t i : order) row[static_cast<std::size_t>(i)] = 0;
+    for (int b = 0; b < sequences; ++b) {
+      want_begin.push_back(static_cast<std::int32_t>(want_token.size()));
+      const auto first = static_cast<std::size_t>(begin[static_cast<std::size_t>(b)]);
+      for (std::size_t i = first; i < static_cast<std::size_t>(begin[static_cast<std::size_t>(b) + 1]); ++i) {
+        if (row[i] < 0 && !roots[i]) continue;
+        row[i] = static_cast<std::int32_t>(want_token.size());
+        want_token.push_back(token[i]);
+        want_parent.push_back(
+            parent[i] < 0 ? -1 : row[first + static_cast<std::size_t>(parent[i])] - want_begin.back());
+      }
+    }
+    want_begin.push_back(static_cast<std::int32_t>(want_token.size()));
+    const DeviceArray<std::int32_t> begins(begin),
+        tokens(token.empty() ? std::vector<std::int32_t>{0} : token),
+        parents(parent.empty() ? std::vector<std::int32_t>{0} : parent),
+        budgets(std::vector<std::int32_t>{budget});
+    const DeviceArray<double> reaches(reach.empty() ? std::vector<double>{0} : reach);
+    DeviceArray<std::int32_t> b(begin.size()), t(tokens.size()), p(tokens.size()), r(tokens.size());
+    for (DeviceArray<std::int32_t>* a : {&b, &t, &p, &r}) a->fill_bytes(kPoison);
+    SPECULA_CHECK(device::select_nodes(
+        sequences, {begins.data(), tokens.data(), parents.data(), reaches.data(), budgets.data()},
+        {b.data(), t.data(), p.data(), r.data()}, stream));
+    stream.wait();
+    auto got_token = t.download(), got_parent = p.download(), got_row = r.download();
+    got_token.resize(want_token.size()), got_parent.resize(want_parent.size()), got_row.resize(row.size());
+    tally.add(
+        b.download() == want_begin && got_token == want_token && got_parent == want_parent && got_row == row,
+        1, "round " + std::to_string(round));
+  }
+  write(json, report, "nodes of a budget", tally);
+}
+
 /// A tree of no expansions is the best tokens of the root's row, in order: CUB's are an independent
 /// reference.
 void check_best_tokens(const Options& options, const Device& device, const Stream& stream, Json& json,
@@ -423,6 +488,7 @@ void check_growth(const Options& options, Report& report) {
   report.part("dynamic tree", [&](Json& json) { check_dynamic_tree(options, device, stream, json, report); });
   report.part("CAPE", [&](Json& json) { check_cape(options, device, stream, json, report); });
   report.part("links", [&](Json& json) { check_links(options, stream, json, report); });
+  report.part("selection", [&](Json& json) { check_selection(options, stream, json, report); });
   report.part("refusals", [&](Json& json) { check_refusals(device, json, report); });
   report.part("best tokens", [&](Json& json) { check_best_tokens(options, device, stream, json, report); });
 }

@@ -24,6 +24,7 @@ Plan verifier_plan_of(const RulePlan& plan) {
   out.max_nodes = plan.max_nodes;
   out.width = plan.width;
   out.scan = plan.verifier;
+  out.odd_rows = plan.odd_rows;
   return out;
 }
 

@@ -20,7 +20,7 @@ sanitizer_calls() {
     if [ "$tool" != racecheck ]; then printf '%s verification 60\n' "$tool"; fi
     printf '%s growth 40\n%s helpers 40\n%s attention 40 --only mma.sync\n' "$tool" "$tool" "$tool"
   done
-  for part in greedy sample-and-match rejection traversal block other-drafts sharded refusals; do
+  for part in greedy sample-and-match rejection traversal block without-truncation other-drafts sharded refusals; do
     printf 'racecheck verification 60 --part %s\n' "$part"
   done
   printf 'racecheck verification 150 --part sample\n'  # three types of elements
@@ -29,11 +29,15 @@ sanitizer_calls() {
 
 # sanitize: runs them one after the other. A report, a time limit and a call that there was no time for are failures.
 sanitize() {
-  local tool program seconds name status found options log=$work/sanitize.log comma=''
-  : >"$work/sanitize.items"
+  local tool program seconds name item one status found options log=$work/sanitize.log
   while read -r tool program seconds options; do
     name=$program${options:+ ${options#--* }}
+    item=$work/sanitize.$tool.${name//[^a-z]/-}.item
     [ -x "$place/$program" ] || continue
+    if [ -e "${item%.item}.ok" ]; then
+      printf 'done before: %s of %s\n' "$tool" "$name"
+      continue
+    fi
     if [ "$(left)" -lt 8 ]; then
       printf 'no time left for %s of %s\n' "$tool" "$name"
       failed+=("$tool of $name (no time left)")
@@ -56,15 +60,15 @@ sanitize() {
       { printf -- '---- %s %s\n' "$tool" "$name"; grep -v '^|' "$log" | head -n 400; } >>"$work/findings.log"
       head -n 40 "$log"
     fi
-    printf '%s\n  {"tool": "%s", "program": "%s", "status": %s, "reports": %s}' "$comma" "$tool" "$name" \
-      "$status" "$found" >>"$work/sanitize.items"
-    comma=,
+    printf '{"tool": "%s", "program": "%s", "status": %s, "reports": %s}' "$tool" "$name" "$status" "$found" >"$item"
     {
       printf '{'
       head_of sanitize
-      printf ',\n"sanitize": ['
-      cat "$work/sanitize.items"
-      printf '\n]}\n'
-    } >"$out/sanitize.json"
+      printf ',\n"sanitize": [\n'
+      for one in "$work"/sanitize.*.item; do cat "$one"; printf ',\n'; done | sed '$ s/,$//'
+      printf ']}\n'
+    } >"$results/sanitize.json"
+    pack
+    if [ "$status" -eq 0 ] && [ "$found" -eq 0 ]; then : >"${item%.item}.ok"; fi  # what has failed is run again by the next call
   done < <(sanitizer_calls | grep -E -- "${sanitize:-.}")
 }

@@ -22,6 +22,7 @@ struct RulePlan {
   bool all_nodes = false;  // of trees that are no chains, in one launch of the geometry `nodes`
   Geometry nodes;
   std::size_t part_bytes = 0, counter_bytes = 0;  // of the workspace
+  int odd_rows = 0;                               // as VerifyPlan has it
 
   /// That of the launch for such proposals.
   const Geometry& geometry(bool chains) const { return all_nodes && !chains ? nodes : verifier; }
@@ -55,20 +56,26 @@ template <class Element>
 RuleKernels<Element> traversal_kernels();
 template <class Element>
 RuleKernels<Element> block_kernels();
+/// Rejection by a plan without truncation, rows of BFloat16.
+RuleKernels<device::BFloat16> untruncated_kernels();
 
 template <class Element>
 cudaError_t plan_sample(device::SamplePlan<Element>*, int rows, int draws, int vocab, int device);
 template <class Element>
 cudaError_t run_sample(const device::SamplePlan<Element>&, const device::SampleArgs<Element>&, cudaStream_t);
+using UntruncatedSamplePlan = device::Untruncated<device::SamplePlan<device::BFloat16>>;
+cudaError_t plan_sample(UntruncatedSamplePlan*, int rows, int draws, int vocab, int device);
+cudaError_t run_sample(const UntruncatedSamplePlan&, const device::SampleArgs<device::BFloat16>&,
+                       cudaStream_t);
 /// As RuleKernels::reshape.
 template <class Element>
 cudaError_t reshape_sample(device::SamplePlan<Element>*, const Geometry&, bool* fits);
 
-/// Rejection with the other forms of a draft, rows of floats.
+/// Rejection with the other forms of a draft, rows of BFloat16: beside probabilities, elements of two sizes.
 template <class Draft>
 struct DraftKernels {
   static cudaError_t plan(RulePlan*, const device::VerifyCapacity&, int device);
-  static cudaError_t run(const RulePlan&, const device::Trees&, const device::TargetRows<float>&,
+  static cudaError_t run(const RulePlan&, const device::Trees&, const device::TargetRows<device::BFloat16>&,
                          const Draft&, const device::VerifyResults&, cudaStream_t);
 };
 

@@ -21,6 +21,7 @@ struct WorkShape {
   int depth = 4;     // of a tree
   double alpha = 1;  // acceptance rate of a chain's draft tokens; 1: the draft is the target
   float top_p = 1;
+  bool untruncated = false;  // by the plan without truncation
 };
 
 /// Sets of inputs on the device. Chains have draft tokens that were drawn from the draft's rows; bushes have,
@@ -29,7 +30,7 @@ class BarWork {
  public:
   BarWork(const WorkShape& shape, const Device& device, const Stream& stream)
       : shape_(shape),
-        kernels_(kernels_of<BFloat16>(shape.rule)),
+        kernels_(shape.untruncated ? untruncated_kernels() : kernels_of<BFloat16>(shape.rule)),
         chain_(shape.nodes == shape.depth + 1),
         nodes_(shape.sequences * shape.nodes),
         draft_tokens_(chain_ ? shape.sequences * shape.depth : 0) {
@@ -277,6 +278,10 @@ const Named kBars[] = {
     {"B = 1, 4 drafts, rejection, alpha .7", {Rule::rejection, 1, 5, 4, .7, 1}, 0},
     {"B = 64, 4 drafts, traversal, alpha .7", {Rule::traversal, 64, 5, 4, .7, 1}, 0},
     {"B = 64, 4 drafts, greedy", {Rule::greedy, 64, 5, 4, .7, 1}, 0},
+    {"without truncation: B = 1, 4 drafts, rejection, cold", {Rule::rejection, 1, 5, 4, 1, 1, true}, 0},
+    {"without truncation: B = 64, 4 drafts, rejection, alpha .7",
+     {Rule::rejection, 64, 5, 4, .7, 1, true},
+     0},
 };
 
 struct SampleShape {
@@ -288,6 +293,7 @@ struct SampleShape {
 const SampleShape kSampleBars[] = {
     {"sample, 1 row", 1, 1, 8}, {"sample, 64 rows", 64, 1, 14}, {"sample, 64 rows, top-p .95", 64, .95f, 50}};
 
+template <class Plan>
 Bar sample_bar(const SampleShape& shape, const Bars& bars) {
   const double bytes = 2.0 * kVocab * shape.rows;
   const int sets = bars.device.sets_beyond_cache(bytes);
@@ -303,7 +309,7 @@ Bar sample_bar(const SampleShape& shape, const Bars& bars) {
   const DeviceArray<std::int32_t> positions(position);
   DeviceArray<std::int32_t> token(n);
   DeviceArray<device::RowStats> stats(n);
-  device::SamplePlan<BFloat16> plan;
+  Plan plan;
   SPECULA_CHECK(plan_sample(&plan, shape.rows, 1, kVocab, bars.device.id));
   Bar bar = bars.timed(shape.limit, bytes, sets, [&](int set, cudaStream_t stream) {
     device::SampleArgs<BFloat16> args{};
@@ -321,7 +327,8 @@ Bar sample_bar(const SampleShape& shape, const Bars& bars) {
 }
 
 std::string variant_name(const RulePlan& plan, bool chain) {
-  return (plan.all_nodes && !chain ? "all nodes, " : "") + name_of(plan.geometry(chain));
+  return (plan.all_nodes && !chain ? "all nodes, " : "") + name_of(plan.geometry(chain)) +
+         (plan.odd_rows > 0 ? ", odd sequences first " + std::to_string(plan.odd_rows) : "");
 }
 
 Bar measure(const WorkShape& shape, double limit, const Bars& bars) {
@@ -339,12 +346,15 @@ void run_verification_bars(const Options& options, Report& report) {
   Bars bars(options, report, "verification");
   bars.missing("softmax + FlashInfer's chain kernel on the same work", 3, "x slower than ours");
   for (const Named& bar : kBars) bars.run(bar.name, [&] { return measure(bar.shape, bar.limit, bars); });
-  for (const SampleShape& shape : kSampleBars) bars.run(shape.name, [&] { return sample_bar(shape, bars); });
+  for (const SampleShape& shape : kSampleBars)
+    bars.run(shape.name, [&] { return sample_bar<device::SamplePlan<BFloat16>>(shape, bars); });
+  const SampleShape lean{"without truncation: sample, 64 rows", 64, 1, 0};
+  bars.run(lean.name, [&] { return sample_bar<UntruncatedSamplePlan>(lean, bars); });
 }
 
 /// The plan's choice and the fastest geometry for every shape: every cluster size and number of threads with
 /// the plan's rows and rings, and every number of rows and rings with the rest of the plan; following the
-/// path instead of verifying all nodes.
+/// path instead of verifying all nodes; and odd sequences that begin with another number of rows.
 void sweep_verification(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
@@ -376,6 +386,11 @@ void sweep_verification(const Options& options, Report& report) {
             try_one(spread(at, cluster, threads, at.size.rows, at.size.ring_bytes));
         for (int rows = 1; rows <= (chain ? shape.shape.nodes : 1); ++rows)
           for (const int ring : {4096, 8192}) try_one(spread(at, at.cluster, at.threads, rows, ring));
+        for (int odd = 1; chain && odd <= at.size.rows; ++odd) {
+          RulePlan plan = planned;
+          plan.odd_rows = odd;
+          sweep.add(variant_name(plan, chain), time(plan));
+        }
       };
       try_all(work.plan());
       if (work.plan().all_nodes && !chain) {

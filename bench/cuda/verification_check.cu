@@ -76,8 +76,13 @@ void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& 
             const Geometry wanted = spread(planned, cluster, threads, rows, ring);
             bool fits = false;
             SPECULA_CHECK(kernels.reshape(&way, batch.chains, wanted, &fits));
-            if (fits)
-              same.add(run(way) == got, 1, name + (by_sequence ? ", walking, " : ", ") + name_of(wanted));
+            if (!fits) continue;
+            const std::string how = name + (by_sequence ? ", walking, " : ", ") + name_of(wanted);
+            same.add(run(way) == got, 1, how);
+            if (rows == 1) continue;
+            way.odd_rows = 1;
+            same.add(run(way) == got, 1, how + ", odd sequences with 1 row first");
+            way.odd_rows = 0;
           }
   }
   RulePlan single;
@@ -142,6 +147,33 @@ void check_rule(Rule rule, const char* element, const Options& options, const De
   write(json, report, name + ", any geometry, same bits", same);
 }
 
+/// The plan without truncation, where nothing is cut.
+void check_untruncated(const Options& options, const Device& device, const Stream& stream, Json& json,
+                       Report& report) {
+  Tally tally;
+  const RuleKernels<device::BFloat16> kernels = untruncated_kernels();
+  for (int i = 0; i < (options.tiny ? 1 : 20); ++i) {
+    CaseShape shape;
+    shape.vocab = i % 2 ? 2000 : 40;
+    shape.trees = options.tiny ? 3 : 50;
+    shape.only_temperature = true;
+    const auto batch = make_cases<device::BFloat16>(Rule::rejection, shape,
+                                                    options.seed * 57 + static_cast<std::uint64_t>(i));
+    RulePlan plan;
+    SPECULA_CHECK(kernels.plan(
+        &plan, {static_cast<int>(batch.position.size()), batch.max_nodes, batch.width - 1, batch.vocab},
+        device.id));
+    BatchRun<device::BFloat16> run(kernels, batch, plan, stream);
+    const HostResults got = run(plan);
+    for (std::size_t b = 0; b < batch.position.size(); ++b) {
+      const std::string wrong = difference(batch, got, b, plan.width);
+      tally.add(wrong.empty(), batch.margin[b],
+                "batch " + std::to_string(i) + ", sequence " + std::to_string(b) + ": " + wrong);
+    }
+  }
+  write(json, report, "rejection without truncation", tally);
+}
+
 /// Drafts that are not logits, on the same proposals.
 void check_drafts(const Options& options, const Device& device, const Stream& stream, Json& json,
                   Report& report) {
@@ -149,14 +181,14 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
   Tally chosen, probs, sparse;
   for (int i = 0; i < batches; ++i) {
     CaseShape shape;
-    shape.vocab = 40;
+    shape.vocab = i % 3 == 1 ? 600 : 40;
     shape.trees = options.tiny ? 8 : 50;
     for (const bool is_chosen : {true, false}) {
       shape.only_chosen = is_chosen;
       shape.only_drawn = false;
-      const CaseBatch<float> batch =
-          make_cases<float>(Rule::rejection, shape, options.seed * 31 + static_cast<std::uint64_t>(i));
-      DeviceCases<float> cases;
+      const CaseBatch<device::BFloat16> batch = make_cases<device::BFloat16>(
+          Rule::rejection, shape, options.seed * 31 + static_cast<std::uint64_t>(i));
+      DeviceCases<device::BFloat16> cases;
       cases.upload(batch);
       const int sequences = static_cast<int>(batch.position.size());
       const device::VerifyCapacity capacity{sequences, batch.max_nodes, batch.width - 1, batch.vocab};
@@ -182,9 +214,9 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
       std::vector<std::int32_t> token;
       for (std::size_t r = 0; r < batch.stats.size(); ++r)
         for (int x = 0; x < batch.vocab; ++x) {
-          const float l =
+          const float l = device::detail::to_float(
               batch.draft[static_cast<std::size_t>(batch.offset) +
-                          r * static_cast<std::size_t>(batch.stride) + static_cast<std::size_t>(x)];
+                          r * static_cast<std::size_t>(batch.stride) + static_cast<std::size_t>(x)]);
           const device::RowStats& s = batch.stats[r];
           const double p =
               l >= s.min_logit ? std::exp((static_cast<double>(l) - s.shift) / s.temperature - s.log_z) : 0.0;
@@ -343,6 +375,8 @@ void check_verification(const Options& options, Report& report) {
       if (options.tiny) return;
       check_rule<Half>(rule, "f16", options, device, stream, json, report);
     });
+  report.part("without truncation",
+              [&](Json& json) { check_untruncated(options, device, stream, json, report); });
   report.part("other drafts", [&](Json& json) { check_drafts(options, device, stream, json, report); });
   report.part("sample", [&](Json& json) {
     check_sample<BFloat16>("bf16", options, device, stream, json, report);

@@ -12,7 +12,10 @@ int main() {
   constexpr int kSequences = 2, kDraftTokens = 4, kNodes = kDraftTokens + 1, kVocab = 32000;
   const BFloat16* const target_rows = zeros<BFloat16>(std::size_t{kSequences} * kNodes * kVocab);
   const BFloat16* const draft_rows = zeros<BFloat16>(std::size_t{kSequences} * kDraftTokens * kVocab);
-  const auto* const params = on_device<SamplingParams>({{0.8f, 0, 0.95f, 0}, {1, 40, 1, 0}});
+  ParamArrays params;  // or one array of SamplingParams
+  params.temperature = on_device<float>({0.8f, 1});
+  params.top_k = on_device<std::int32_t>({0, 40});
+  params.top_p = on_device<float>({0.95f, 1});
   const auto* const seed = on_device<std::uint64_t>({11, 12});
   const auto* const root = on_device<std::int32_t>({100, 33});  // positions of the roots
   Token* const token =
@@ -60,12 +63,13 @@ int main() {
   draft.rows = kSequences * kDraftTokens;
   constexpr std::size_t kCells = kSequences * (kDraftTokens + 1);  // rows of max_depth + 1
   const VerifyResults out{zeros<Token>(kCells), zeros<NodeId>(kCells), zeros<std::int32_t>(kSequences),
-                          zeros<Status>(kSequences)};
+                          zeros<Status>(kSequences), zeros<float>(kCells)};
   if (verify_trees(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
 
   const std::vector<std::int32_t> count = to_host(out.count, kSequences);
   const std::vector<Status> status = to_host(out.status, kSequences);
+  const std::vector<float> log_prob = to_host(out.log_prob, kCells);
   for (const std::size_t b : {0, 1})
-    std::printf("sequence %d emits %d tokens, status %d\n", static_cast<int>(b), count[b],
-                static_cast<int>(status[b]));
+    std::printf("sequence %d emits %d tokens, the first of ln p %.2f, status %d\n", static_cast<int>(b),
+                count[b], log_prob[b * (kDraftTokens + 1)], static_cast<int>(status[b]));
 }

@@ -42,7 +42,7 @@ expect() {
   local wanted=$1 regex=$2 status
   export FAILS=$3
   shift 3
-  rm -rf "$work/build"
+  [ -n "${keep-}" ] || rm -rf "$work/build"
   PATH=$work/bin:$PATH bash "$work/scripts/gpu" --jobs 2 "$@" >"$work/log" 2>&1
   status=$?
   if [ "$status" -ne "$wanted" ] || ! grep -q "$regex" "$work/log"; then
@@ -63,12 +63,24 @@ expect 1 'nvcc reports errors or warnings' cases.cpp --syntax
 
 sections=ceilings,check,bars,graph,sweep
 expect 0 'seed 5; 0 failed' '' --out "$work/out" --sections $sections --seed 5 --peers "$work/peers"
+archived() { rm -rf "$work/got" && mkdir "$work/got" && tar -xzf "$work/out/gpu.tar.gz" -C "$work/got"; }
+archived
+[ "$(ls "$work/out")" = gpu.tar.gz ] || { echo 'error: more than an archive'; bad=1; }
 for section in ${sections//,/ } peers; do
   [ -z "$python" ] || "$python" -c 'import json, sys
 file = json.load(open(sys.argv[1]))
 assert file["device"] == "Some GPU, 1.2" and file["seed"] == 5 and "commit" in file and len(file) > 6, file' \
-    "$work/out/$section.json" || bad=1
+    "$work/got/$section.json" || bad=1
 done
 BREAKS='growth check' expect 1 'FAILED check of growth (status 1)' '' --out "$work/out" --sections check
 expect 1 'FAILED build of growth' growth_bars.cu --out "$work/out" --sections check
+
+# A call that goes on runs what failed, and nothing that did not; with the seed of the first.
+BREAKS='growth check' expect 1 'FAILED check of growth' '' --out "$work/out" --sections check --seed 9
+keep=yes expect 0 'seed 9; 0 failed' '' --out "$work/out" --sections check,bars --resume
+[ "$(grep -c 'done before' "$work/log")" = 3 ] || { echo 'error: not resumed'; cat "$work/log"; bad=1; }
+archived
+[ "$(grep -c '"[a-z]*": {"check": 1}' "$work/got/check.json")" = 4 ] || { echo 'error: not all parts in the archive'; bad=1; }
+keep=yes expect 0 'seed 11; 0 failed' '' --out "$work/out" --sections check --seed 11
+! grep 'done before' "$work/log" || { echo 'error: resumed unasked'; bad=1; }
 exit "$bad"

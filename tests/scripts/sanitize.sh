@@ -59,7 +59,7 @@ END
 
 # ---- all calls, against a tool that finds something in one part and takes too long in another
 
-place=$work/programs out=$work table=$work/table seed=7
+place=$work/programs results=$work table=$work/table seed=7
 mkdir "$place"
 PATH=$work:$PATH
 for program in verification growth helpers attention; do
@@ -79,6 +79,7 @@ chmod +x "$work/compute-sanitizer"
 left() { echo 500; }
 limited() { shift; "$@"; }
 head_of() { printf '"section": "%s"' "$1"; }
+pack() { :; }
 failed=()
 sanitize >/dev/null
 expect 2 "${#failed[@]}" failures
@@ -92,11 +93,15 @@ expect 4 "$(grep -c -- '--only wgmma$' "$work/calls")" 'calls of wgmma'
 expect 0 "$(grep -c -- '--print-limit .*--print-limit' "$work/calls")" 'calls with an option twice'
 expect 0 "$(grep synccheck "$work/calls" | grep -vc -- '--print-limit 1000000')" 'calls of synccheck with a limit'
 if command -v python3 >/dev/null; then
-  python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["sanitize"]))' "$out/sanitize.json" >"$work/items" ||
+  python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["sanitize"]))' "$results/sanitize.json" >"$work/items" ||
     bad=1
   expect "$(wc -l <"$work/calls")" "$(cat "$work/items")" 'calls in the JSON'
 fi
 
+: >"$work/calls"
+sanitize >/dev/null
+expect 2 "$(wc -l <"$work/calls")" 'calls of another run: what had failed'
+rm "$work"/sanitize.*.ok
 : >"$work/calls"
 sanitize='synccheck growth|racecheck .*--part greedy' sanitize >/dev/null
 expect 2 "$(wc -l <"$work/calls")" 'calls that match a pattern'

@@ -127,7 +127,8 @@ TEST_CASE_TEMPLATE_DEFINE("trees larger than a mask word, a tile of rows and a t
       {.query_heads = 2, .lengths = {20, 0}, .nodes = {130, 70}, .seed = 5});
 }
 
-TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens, no draft tokens", Variant, attention_cross) {
+TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens, no draft tokens", Variant,
+                          attention_cross) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     AttentionCase c{.query_heads = 4,
                     .kv_heads = 2,
@@ -141,7 +142,40 @@ TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens, no draft token
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a query that attends to nothing gets zeros and -infinity", Variant, attention_of_nothing) {
+TEST_CASE_TEMPLATE_DEFINE("a live count of sequences: what belongs to others is not touched", Variant,
+                          attention_live) {
+  using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
+  Scene scene({.query_heads = 2, .lengths = {70, 5, 200}, .nodes = {3, 0, 7}, .seed = 5});
+  for (const int rows : Variant::kRows)
+    for (const AttentionCut cut : {AttentionCut{}, AttentionCut{rows, 4, 2}}) {
+      const auto plan = plan_for<Variant>(scene, cut);
+      const auto all = Variant::run(scene, plan);
+      for (std::int32_t live = 0; live <= 3; ++live) {
+        Scene some = scene;
+        const std::vector<std::int32_t> begin = some.begin;
+        for (std::size_t b = static_cast<std::size_t>(live) + 1; b < 4; ++b) some.begin[b] = -1000000;
+        some.args = scene.args;
+        some.args.begin = some.begin.data();
+        some.args.sequence_count = &live;
+        some.begin.back() = begin.back();  // for the size of the outputs
+        if (live < 3) some.begin.insert(some.begin.end() - 1, -1000000), some.args.begin = some.begin.data();
+        const auto got = Variant::run(some, plan);
+        const auto nodes = static_cast<std::size_t>(begin[static_cast<std::size_t>(live)]);
+        for (std::size_t b = 0; b < 3; ++b)
+          CHECK(got.status[b] == (static_cast<std::int32_t>(b) < live
+                                      ? specula::cuda::Status::ok
+                                      : specula::cuda::Status::infinite_loss));
+        for (std::size_t n = 0; n < 10; ++n)
+          for (std::size_t i = 0; i < 128; ++i) {
+            const std::size_t at = n * static_cast<std::size_t>(got.stride) + i;
+            if (got.out[at].bits != (n < nodes ? all.out[at].bits : 0x7FFE)) FAIL("node ", n);
+          }
+      }
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE("a query that attends to nothing gets zeros and -infinity", Variant,
+                          attention_of_nothing) {
   using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
   // No tokens at all, and a window that ends before the query.
   AttentionCase c{.query_heads = 2, .lengths = {0, 40}, .nodes = {3, 2}, .cross = true, .seed = 3};
@@ -304,7 +338,8 @@ TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than the batch", Varian
   CHECK(got.status == std::vector{specula::cuda::Status::ok, specula::cuda::Status::bad_tree});
 }
 
-TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", Variant, attention_bad_input) {
+TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", Variant,
+                          attention_bad_input) {
   const AttentionCase c{
       .query_heads = 2, .lengths = {40, 70}, .nodes = {9, 12}, .table = KvTable::rectangle, .seed = 51};
   using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
@@ -362,6 +397,7 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", 
   TEST_CASE_TEMPLATE_INVOKE(attention_wide, Variant);       \
   TEST_CASE_TEMPLATE_INVOKE(attention_cross, Variant);      \
   TEST_CASE_TEMPLATE_INVOKE(attention_of_nothing, Variant); \
+  TEST_CASE_TEMPLATE_INVOKE(attention_live, Variant);       \
   TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);  \
   TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);     \

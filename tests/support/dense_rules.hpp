@@ -403,7 +403,9 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
   std::vector<std::vector<float>> draft;
   std::vector<specula::Distribution> stored(static_cast<std::size_t>(mix.nodes));
   const auto add_rows = [&] {
-    std::vector<float> p = random.row(vocab, mix.spread, 0.2, 0.1), q = p;
+    std::vector<float> p = random.row(vocab, mix.spread, 0.2, 0.1);
+    if (vocab > 512 && random.bernoulli(0.5)) random.move_tiles(p);
+    std::vector<float> q = p;
     for (float& l : q) l += static_cast<float>(random.between(-1, 1));
     if (random.bernoulli(0.1)) q = p;  // a draft that is the target
     for (std::vector<float>* row : {&p, &q})

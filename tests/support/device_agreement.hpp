@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -17,6 +18,18 @@ struct Agreement {
   int unexplained = 0;  // results differ, yet no uniform draw was within 1e-5 of a boundary
 };
 
+/// Whether a sequence has these log-probabilities, or, of a rule that reads no distributions, zeros.
+template <class DeviceRule, class Element>
+bool has_log_probs(const DeviceBatch<Element>& batch, std::size_t b, const std::vector<double>& want) {
+  const std::vector<float> got = batch.log_probs(b);
+  bool same = got.size() == want.size();
+  for (std::size_t i = 0; same && i < want.size(); ++i) {
+    const double wanted = DeviceRule::kReadsDistributions ? want[i] : 0.0;
+    same = std::abs(static_cast<double>(got[i]) - wanted) <= 1e-5 * (1 - wanted);
+  }
+  return same;
+}
+
 /// Runs `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch with another
 /// cluster size. dense(case, uniform draws) is the reference rule, which gives the margins.
 template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
@@ -29,13 +42,16 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
     // Strides that leave rows unaligned and strides that align them.
     const std::ptrdiff_t stride = random.bernoulli(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(3);
     DeviceBatch<Element> batch(vocab, stride, random.bernoulli(0.3) ? 1 : 0);
+    batch.logs = !random.bernoulli(0.2);
     std::vector<DeviceResult> want;
+    std::vector<std::vector<double>> log_probs;
     std::vector<double> margins;
     const int size = std::min(trees - out.trees, 1 + random.below(64));
     for (int i = 0; i < size; ++i) {
       if (random.bernoulli(0.1)) {
         batch.add_empty();
         want.push_back({});
+        log_probs.push_back({});
         margins.push_back(1);
       }
       const specula::SamplingParams params =
@@ -46,7 +62,9 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
       const Case it = random_case(random, vocab, params, one, random.bits());
       const std::uint64_t uniforms = random.bits();
       batch.add(it, params, uniforms);
-      want.push_back(as_device(result_of(rule, it, params, uniforms), it.tree));
+      const specula::VerifyResult result = result_of(rule, it, params, uniforms);
+      want.push_back(as_device(result, it.tree));
+      log_probs.push_back(log_probs_of(it, params, result));
       DenseUniforms margin(uniforms);
       dense(it, margin);
       margins.push_back(margin.margin);
@@ -55,7 +73,7 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
     const auto got = emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 64 + 32 * random.below(3),
                                                 random.bits());
     for (std::size_t i = 0; i < want.size(); ++i) {
-      if (got[i] == want[i]) continue;
+      if (got[i] == want[i] && (!batch.logs || has_log_probs<DeviceRule>(batch, i, log_probs[i]))) continue;
       ++out.differ;
       if (margins[i] > 1e-5) ++out.unexplained;
     }

@@ -8,6 +8,7 @@
 
 #include <specula/cuda/args/trees.cuh>
 #include <specula/cuda/detail/verify/sequence_verifier.cuh>
+#include <specula/verify/logprobs.hpp>
 
 #include "dense_rules.hpp"
 #include "emulated_gpu.hpp"
@@ -74,6 +75,18 @@ inline DeviceResult as_device(const specula::VerifyResult& result, const specula
   return out;
 }
 
+/// ln p of the tokens of a result, by the CPU.
+inline std::vector<double> log_probs_of(const Case& it, const specula::SamplingParams& params,
+                                        const specula::VerifyResult& result) {
+  specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
+  const specula::TargetDistributions p(it.view(), params, workspace);
+  const DeviceResult emitted = as_device(result, it.tree);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < emitted.tokens.size(); ++i)
+    out.push_back(specula::detail::log_prob(p.distribution(emitted.accepted[i], params), emitted.tokens[i]));
+  return out;
+}
+
 /// A batch of cases over one vocabulary as flat arrays. Rows are `stride` elements apart and begin `offset`
 /// elements after an aligned address.
 template <class Element>
@@ -95,6 +108,8 @@ struct DeviceBatch {
   std::vector<specula::NodeId> out_path;
   std::vector<std::int32_t> out_count;
   std::vector<device::Status> out_status;
+  std::vector<float> out_log_prob;
+  bool logs = true;  // whether log-probabilities are asked for
 
   explicit DeviceBatch(int vocabulary, std::ptrdiff_t row_stride = 0, std::ptrdiff_t row_offset = 0)
       : vocab(vocabulary), stride(row_stride ? row_stride : vocabulary), offset(row_offset) {
@@ -195,15 +210,22 @@ struct DeviceBatch {
     out_path.assign(out_token.size(), -77);
     out_count.assign(b, -77);
     out_status.assign(b, static_cast<device::Status>(-77));
+    out_log_prob.assign(out_token.size(), 77);
     return {{begin.data(), token.data(), parent.data(), position.data(), seed.data(), nullptr},
             {target.data() + offset, stride, nullptr, params.data()},
             q,
-            {out_token.data(), out_path.data(), out_count.data(), out_status.data()},
+            {out_token.data(), out_path.data(), out_count.data(), out_status.data(),
+             logs ? out_log_prob.data() : nullptr},
             max_nodes,
             width,
             {vocab, 1, 8192}};
   }
 
+  /// Of a sequence, as many as tokens.
+  std::vector<float> log_probs(std::size_t b) const {
+    const auto from = out_log_prob.begin() + static_cast<std::ptrdiff_t>(b) * width;
+    return {from, from + out_count[b]};
+  }
   /// The outputs, every element checked: -1 after the count.
   std::vector<DeviceResult> results() const {
     std::vector<DeviceResult> out;
@@ -216,7 +238,8 @@ struct DeviceBatch {
         if (static_cast<std::int32_t>(i) < out_count[b]) {
           v.tokens.push_back(out_token[at]);
           v.accepted.push_back(out_path[at]);
-        } else if (out_token[at] != -1 || out_path[at] != -1) {
+          if (logs && !(out_log_prob[at] <= 0)) throw std::runtime_error("no log-probability");
+        } else if (out_token[at] != -1 || out_path[at] != -1 || (logs && out_log_prob[at] != 0)) {
           throw std::runtime_error("an accepted path is not padded with -1");
         }
       }

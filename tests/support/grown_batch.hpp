@@ -112,6 +112,7 @@ struct GrownArrays {
   std::vector<specula::NodeId> parent, first_child, next_sibling;
   std::vector<std::int32_t> begin, size, position;
   std::vector<float> confidence;
+  std::vector<double> reach;
   std::vector<std::uint64_t> ancestors;
   std::vector<device::Status> status;
 
@@ -126,6 +127,7 @@ struct GrownArrays {
         size(sequences, kPoison),
         position(token),
         confidence(sequences * width, -1.0f),
+        reach(sequences * width, -1.0),
         ancestors(sequences * width * words, 0x5555555555555555ull),
         status(sequences, static_cast<device::Status>(kPoison)) {}
   friend bool operator==(const GrownArrays&, const GrownArrays&) = default;
@@ -136,6 +138,7 @@ struct GrownArrays {
     out.size = size.data();
     out.position = position.data();
     out.confidence = confidence.data();
+    out.reach = reach.data();
     out.ancestors = ancestors.data();
     out.first_child = first_child.data();
     out.next_sibling = next_sibling.data();
@@ -162,6 +165,9 @@ struct GrownArrays {
       same &= next_sibling[first + i] == (there ? tree.next_sibling(n) : specula::kNoParent);
       const float wanted = there ? tree.confidence(n) : 0.0f;
       same &= std::abs(confidence[first + i] - wanted) <= 1e-6f * wanted;
+      const double above = there && n > 0 ? reach[first + static_cast<std::size_t>(tree.parent(n))] : 1.0;
+      const double product = above * static_cast<double>(confidence[first + i]);
+      same &= std::abs(reach[first + i] - product) <= 1e-6 * product;
       for (std::size_t w = 0; w < words; ++w) {
         std::uint64_t expected =
             there && w < specula::mask_words(nodes) ? mask[i * specula::mask_words(nodes) + w] : 0;
@@ -199,11 +205,16 @@ struct GrowthMemory {
 // The rest is generic over a Growth, which is a way to grow:
 //   Capacity, Plan, Work   its types
 //   Calls                  what the draft was run on: made from a plan, comparable
-//   run<Element>(batch, plan, geometry, work, position, rows, calls)
-//                          all steps; `position` is the roots', rows(n) makes CallRows for n rows
+//   run<Element>(batch, plan, geometry, work, roots, rows, calls)
+//                          all steps of the live sequences; rows(n) makes CallRows for n rows
 //   spine(plan)            of its Planting
 //   shape(capacity)        the CPU's
 //   right<Element>(growing, plan, calls, b)   whether the calls of sequence b are as they should be
+
+/// Sequences in a call of `all`.
+inline std::size_t live_of(const device::Roots& roots, std::size_t all) {
+  return roots.sequence_count ? static_cast<std::size_t>(*roots.sequence_count) : all;
+}
 
 template <class Growth>
 struct Grown {
@@ -223,19 +234,22 @@ typename Growth::Plan plan_of(const typename Growth::Capacity& capacity) {
 /// a single thread must give the same proposals.
 template <class Growth, class Element>
 Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Plan& plan, Geometry geometry,
-                   GrowthMemory& memory, int pad = 0, int offset = 0, bool limits = true) {
+                   GrowthMemory& memory, int pad = 0, int offset = 0, bool limits = true,
+                   const std::int32_t* live = nullptr) {
   Grown<Growth> out{typename Growth::Calls(plan), GrownArrays(batch.size(), plan.width)};
-  const RootArrays roots(batch);
+  const RootArrays arrays(batch);
+  device::Roots roots = arrays.roots(limits);
+  roots.sequence_count = live;
   const auto work = Growth::Work::at(memory.words.data(), plan);
   const auto rows = [&](std::size_t count) { return CallRows<Element>(count, plan.vocab, pad, offset); };
-  Growth::template run<Element>(batch, plan, geometry, work, roots.position.data(), rows, out.calls);
+  Growth::template run<Element>(batch, plan, geometry, work, roots, rows, out.calls);
 
   using device::detail::TreeBuilder;
   const int spine = Growth::spine(plan);
   const std::size_t bytes = TreeBuilder<EmulatedBlock>::shared_bytes(plan.pool, spine, plan.width);
   device::detail::BuildTreeArgs build_args{
-      roots.roots(limits),     work.pool,      out.trees.trees(), work.status,
-      out.trees.status.data(), plan.sequences, plan.width,        spine};
+      roots,      work.pool, out.trees.trees(), work.status, out.trees.status.data(), plan.sequences,
+      plan.width, spine};
   emulate({.clusters = plan.sequences,
            .threads = 2 * geometry.threads,
            .shared_bytes = bytes,
@@ -311,6 +325,36 @@ void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity ca
       same &= together.token[b * alone.width + i] == alone.token[i] &&
               together.confidence[b * alone.width + i] == alone.confidence[i];
     CHECK(same);
+  }
+}
+
+/// With a live count the first sequences are as they are alone, and nothing of the others is touched.
+template <class Growth>
+void check_live(const std::vector<Growing>& batch, typename Growth::Capacity capacity) {
+  capacity.sequences = static_cast<int>(batch.size());
+  const auto plan = plan_of<Growth>(capacity);
+  GrowthMemory memory(plan);
+  const GrownArrays all = grow<Growth, float>(batch, plan, {}, memory).trees;
+  for (std::int32_t live = 0; live <= plan.sequences; ++live) {
+    GrowthMemory fresh(plan);
+    const GrownArrays some = grow<Growth, float>(batch, plan, {2, 64, 5}, fresh, 0, 0, true, &live).trees;
+    const GrownArrays untouched(batch.size(), plan.width);
+    const auto cut = [&](auto field) {
+      auto out = untouched.*field;
+      const std::size_t each = out.size() / batch.size() * static_cast<std::size_t>(live);
+      std::copy_n((all.*field).begin(), each, out.begin());
+      return out == some.*field;
+    };
+    CHECK(cut(&GrownArrays::token));
+    CHECK(cut(&GrownArrays::parent));
+    CHECK(cut(&GrownArrays::size));
+    CHECK(cut(&GrownArrays::position));
+    CHECK(cut(&GrownArrays::reach));
+    CHECK(cut(&GrownArrays::ancestors));
+    CHECK(cut(&GrownArrays::status));
+    std::vector<std::int32_t> begin = untouched.begin;
+    std::copy_n(all.begin.begin(), live == 0 ? 0 : live + 1, begin.begin());
+    CHECK(begin == some.begin);
   }
 }
 

@@ -38,6 +38,11 @@ class Random {
     if (empty > 0) out[static_cast<std::size_t>(below(vocab))] = 0.5f;
     return out;
   }
+  /// Moves some of a row's tiles of 512 tokens up or down, so that their largest logits differ.
+  void move_tiles(std::vector<float>& row) {
+    const double by = between(-4, 4);
+    for (std::size_t i = 512; i < row.size(); ++i) row[i] += static_cast<float>(i / 512 % 3 == 1 ? by : -by);
+  }
 
  private:
   std::uint64_t state_;

@@ -27,8 +27,9 @@ struct Paths {
   int width;
   std::vector<NodeId> path;
   std::vector<std::int32_t> count, prefix;
+  const std::int32_t* live = nullptr;
   AcceptedPaths args() const {
-    return {path.data(), count.data(), prefix.data(), static_cast<int>(count.size()), width};
+    return {path.data(), count.data(), prefix.data(), static_cast<int>(count.size()), width, live};
   }
   /// The moves of one sequence.
   std::vector<std::pair<int, int>> moves(std::size_t b) const {
@@ -42,7 +43,7 @@ struct Paths {
 
 /// Ascending nodes, from the root on; then -1.
 Paths random_paths(Random& random, int sequences, int width, int nodes, int capacity) {
-  Paths out{width, {}, {}, {}};
+  Paths out{width, {}, {}, {}, nullptr};
   for (int b = 0; b < sequences; ++b) {
     std::vector<NodeId> path{0};
     const int kind = random.below(4);  // nothing, a chain, a chain at first, anything
@@ -270,11 +271,27 @@ TEST_CASE("concurrent blocks, and concurrent threads") {
   }
 }
 
+UNTHREADED_TEST_CASE("a live count of sequences: the slots of others do not move") {
+  Random random(129);
+  Case c = random_case(random, 4, 40, 16, false);
+  const Paths all = random_paths(random, 4, 12, 36, 40);
+  const std::vector<Bytes> before = memories(c);
+  for (std::int32_t live = 0; live <= 4; ++live) {
+    Paths some = all, first = all;
+    for (std::size_t b = static_cast<std::size_t>(live); b < 4; ++b) first.count[b] = 0;
+    const std::vector<Bytes> after = expected(c, first);
+    some.live = &live;
+    run(c, some, 64, 1);
+    CHECK(memories(c) == after);
+    restore(c, before);
+  }
+}
+
 UNTHREADED_TEST_CASE("overlapping moves: no slot is overwritten before it was read") {
   for (const int width : {2, 8, 9, 17, 40}) {
     Random random(123);
     Case c = random_case(random, 1, 64, 16, false);
-    Paths paths{width, std::vector<NodeId>(static_cast<std::size_t>(width)), {width}, {3}};
+    Paths paths{width, std::vector<NodeId>(static_cast<std::size_t>(width)), {width}, {3}, nullptr};
     for (int by = 1; by <= 9; ++by) {
       for (int i = 0; i < width; ++i) paths.path[static_cast<std::size_t>(i)] = i == 0 ? 0 : i + by;
       const std::vector<Bytes> before = memories(c), after = expected(c, paths);

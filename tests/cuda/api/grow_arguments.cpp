@@ -121,6 +121,7 @@ TEST_CASE("arrays that are null or misaligned") {
   CHECK(refused([](Arguments& a) { a.rows.logits = behind(a.rows.logits, 1); }) == kSteps);
   CHECK(refused([](Arguments& a) { a.roots.position = nullptr; }) == kAll);
   CHECK(refused([](Arguments& a) { a.roots.position = behind(a.roots.position, 2); }) == kAll);
+  CHECK(refused([](Arguments& a) { a.roots.sequence_count = behind(some<std::int32_t>(), 2); }) == kAll);
   CHECK(refused([](Arguments& a) { a.roots.token = nullptr; }) == kEnds);
   CHECK(refused([](Arguments& a) { a.roots.token = behind(a.roots.token, 1); }) == kEnds);
   CHECK(refused([](Arguments& a) { a.roots.limit = behind(a.roots.limit, 1); }) == kEnds);
@@ -149,30 +150,31 @@ TEST_CASE("arrays that are null or misaligned") {
     CHECK(refused([&](Arguments& a) { odd(a.trees.first_child); }) == ends);
     CHECK(refused([&](Arguments& a) { odd(a.trees.next_sibling); }) == ends);
     CHECK(refused([&](Arguments& a) { odd(a.trees.ancestors); }) == kEnds);
+    CHECK(refused([&](Arguments& a) { odd(a.trees.reach); }) == kEnds);
   }
 }
 
 TEST_CASE("links: sizes, missing begins, alignment") {
   const auto* begin = some<const std::int32_t>();
-  CHECK(detail::valid_links(1, 64, begin, nullptr, {}));
-  CHECK(detail::valid_links(0, 12000, nullptr, nullptr, {}));
-  CHECK_FALSE(detail::valid_links(1, 64, nullptr, nullptr, {}));
-  CHECK_FALSE(detail::valid_links(-1, 64, begin, nullptr, {}));
-  CHECK_FALSE(detail::valid_links(1, 0, begin, nullptr, {}));
-  CHECK_FALSE(detail::valid_links(1, 12001, begin, nullptr, {}));
-  CHECK_FALSE(detail::valid_links(1, 64, behind(begin, 1), nullptr, {}));
-  CHECK_FALSE(detail::valid_links(1, 64, begin, behind(some<NodeId>(), 2), {}));
+  CHECK(detail::valid_links(1, 64, begin, nullptr, {}, nullptr));
+  CHECK(detail::valid_links(0, 12000, nullptr, nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(1, 64, nullptr, nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(-1, 64, begin, nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(1, 0, begin, nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(1, 12001, begin, nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(1, 64, behind(begin, 1), nullptr, {}, nullptr));
+  CHECK_FALSE(detail::valid_links(1, 64, begin, behind(some<NodeId>(), 2), {}, nullptr));
   TreeLinks out;
   out.ancestors = behind(some<std::uint64_t>(), 4);
-  CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, out));
+  CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, out, nullptr));
   out.ancestors = some<std::uint64_t>();
-  CHECK(detail::valid_links(1, 64, begin, nullptr, out));
+  CHECK(detail::valid_links(1, 64, begin, nullptr, out, nullptr));
   for (auto TreeLinks::*array : {&TreeLinks::first_child, &TreeLinks::next_sibling, &TreeLinks::depth}) {
     TreeLinks odd;
     odd.*array = behind(some<std::int32_t>(), 2);
-    CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, odd));
+    CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, odd, nullptr));
   }
   TreeLinks odd;
   odd.status = behind(some<Status>(), 2);
-  CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, odd));
+  CHECK_FALSE(detail::valid_links(1, 64, begin, nullptr, odd, nullptr));
 }

@@ -45,12 +45,12 @@ struct Cape {
 
   template <class Element, class Rows>
   static void run(const std::vector<Growing>& batch, const Plan& plan, Geometry geometry, const Work& work,
-                  const std::int32_t* position, Rows rows_of, Calls& spine) {
+                  const Roots& roots, Rows rows_of, Calls& spine) {
     std::vector<Text> texts;
     for (const Growing& g : batch) texts.push_back(g.text());
     for (int s = 0; s < plan.length; ++s) {
       CallRows<Element> rows = rows_of(batch.size());
-      for (std::size_t b = 0; b < batch.size(); ++b) {
+      for (std::size_t b = 0; b < live_of(roots, batch.size()); ++b) {
         bool there = true;
         if (s > 0) {
           const std::size_t at = static_cast<std::size_t>(s - 1) * batch.size() + b;
@@ -62,7 +62,7 @@ struct Cape {
       }
       step<Element>(plan, geometry,
                     {rows.rows(),
-                     position,
+                     roots,
                      spine.arrays(),
                      work,
                      plan.extras,
@@ -178,7 +178,7 @@ UNTHREADED_TEST_CASE("rows beyond 32-bit offsets") {
   const std::vector<std::int32_t> position(3);
   step<float>(plan, {},
               {wide.rows(),
-               position.data(),
+               Roots{nullptr, position.data()},
                spine.arrays(),
                detail::CapeWork::at(work.words.data(), plan),
                plan.extras,
@@ -218,4 +218,9 @@ UNTHREADED_TEST_CASE("the number of extras by confidence, and capacities") {
                                   {.length = 10001, .vocab = 9},
                                   {.vocab = 9, .extras = many}})
     CHECK_FALSE(detail::size_plan(&plan, bad));
+}
+
+UNTHREADED_TEST_CASE("a live count of sequences: what belongs to others is not touched") {
+  Random random(119);
+  check_live<Cape>(random_batch(random, 4, 90, 4), {.length = 3, .budget = 12, .vocab = 90});
 }

@@ -104,13 +104,14 @@ struct DynamicTree {
 
   template <class Element, class Rows>
   static void run(const std::vector<Growing>& batch, const Plan& plan, Geometry geometry, const Work& work,
-                  const std::int32_t* position, Rows rows_of, Calls& levels) {
+                  const Roots& roots, Rows rows_of, Calls& levels) {
     const auto k = static_cast<std::size_t>(plan.top_k), sequences = batch.size();
+    const std::size_t live = live_of(roots, sequences);
     std::vector<std::vector<Text>> texts(sequences);  // of the draft's nodes
     for (int level = 0; level <= plan.expansions; ++level) {
       const std::size_t width = level == 0 ? 1 : k;
       CallRows<Element> rows = rows_of(sequences * width);
-      for (std::size_t b = 0; b < sequences; ++b)
+      for (std::size_t b = 0; b < live; ++b)
         for (std::size_t i = 0; i < width; ++i) {
           Text text = batch[b].text();
           bool there = true;
@@ -129,7 +130,7 @@ struct DynamicTree {
         }
       step<Element>(plan, geometry,
                     {rows.rows(),
-                     position,
+                     roots,
                      levels.arrays(),
                      work,
                      {plan.vocab, 1, 8192},
@@ -138,7 +139,7 @@ struct DynamicTree {
                      plan.expansions,
                      plan.draft_words,
                      level});
-      for (std::size_t b = 0; b < sequences; ++b) CHECK(work.arrived[b] == 0);
+      for (std::size_t b = 0; b < live; ++b) CHECK(work.arrived[b] == 0);
     }
   }
   static int spine(const Plan&) { return 0; }
@@ -252,6 +253,12 @@ UNTHREADED_TEST_CASE("a sequence's proposal does not depend on its slot in the b
                            {.top_k = 4, .expansions = 3, .total = 20, .vocab = 90});
 }
 
+UNTHREADED_TEST_CASE("a live count of sequences: what belongs to others is not touched") {
+  Random random(108);
+  check_live<DynamicTree>(random_batch(random, 4, 90, 4),
+                          {.top_k = 3, .expansions = 2, .total = 12, .vocab = 90});
+}
+
 UNTHREADED_TEST_CASE(
     "a bad row at any level and position: status, the root alone, no further reads; other sequences are "
     "unaffected") {
@@ -305,7 +312,7 @@ UNTHREADED_TEST_CASE("rows beyond 32-bit offsets") {
   const std::vector<std::int32_t> position(3);
   step<float>(plan, {},
               {wide.rows(),
-               position.data(),
+               Roots{nullptr, position.data()},
                levels.arrays(),
                detail::DynamicTreeWork::at(work.words.data(), plan),
                {20, 1, 4096},

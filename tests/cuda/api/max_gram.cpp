@@ -351,6 +351,27 @@ TEST_CASE("no draft tokens: none requested, a text of the root alone, lengths ou
   }
 }
 
+TEST_CASE("a live count of texts: what belongs to others is not touched") {
+  const Batch batch(std::vector<Text>{{1, 2, 1}, {3, 4, 3}, {5, 5}});
+  for (std::int32_t live = 0; live <= 3; ++live) {
+    std::vector<Token> draft_token(6, kPoison);
+    std::vector<std::int32_t> count(3, kPoison), match(3, kPoison);
+    device::MaxGramBatch arrays{batch.tokens.data(), batch.stride, batch.length.data(), nullptr,
+                                draft_token.data(),  count.data(), match.data()};
+    arrays.sequence_count = &live;
+    const MaxGramOptions options{.draft_tokens = 2};
+    emulate({.clusters = 3, .threads = 64, .shared_bytes = device::detail::max_gram_shared_bytes(2)},
+            [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+              device::detail::max_gram(cluster.block(), arrays, options, 9, batch.capacity, index, shared);
+            });
+    for (std::int32_t b = 0; b < 3; ++b) {
+      CHECK((count[static_cast<std::size_t>(b)] == kPoison) == (b >= live));
+      CHECK((match[static_cast<std::size_t>(b)] == kPoison) == (b >= live));
+      CHECK((draft_token[static_cast<std::size_t>(2 * b)] == kPoison) == (b >= live));
+    }
+  }
+}
+
 TEST_CASE("invalid tokens are compared but never drafted") {
   const MaxGramOptions options{.draft_tokens = 4};
   CHECK(emulated(one({1, 2, -5, 3, 1}), options, {}, 4)[0] == DraftTokens{{2}, 1});

@@ -18,13 +18,15 @@ using specula::Token;
 TEST_CASE("concurrent threads: searches of all lengths, copies and bigrams") {
   Random random(1);
   std::vector<Token> bigram;
-  for (Token t = 0; t < 6; ++t) bigram.push_back((t + 1) % 6);
+  for (Token t = 0; t < 400; ++t) bigram.push_back((t + 1) % 400);
   std::vector<Token> text(240, 4);  // long runs with one exception: all warps search for the longest
   text[130] = 5;
   std::vector<Token> other;
   for (int i = 0; i < 240; ++i) other.push_back(random.below(6));
+  std::vector<Token> fresh;  // no repetition: each draft token comes from the one before
+  for (int i = 0; i < 240; ++i) fresh.push_back(i);
   for (const bool past_end : {false, true})
-    for (const std::vector<Token>& tokens : {text, other}) {
+    for (const std::vector<Token>& tokens : {text, other, fresh}) {
       const auto size = static_cast<std::int32_t>(tokens.size());
       std::vector<Token> draft_token(9, -7);
       std::int32_t count = -7, match = -7;
@@ -35,7 +37,7 @@ TEST_CASE("concurrent threads: searches of all lengths, copies and bigrams") {
                .shared_bytes = device::detail::max_gram_shared_bytes(options.draft_tokens),
                .engine = Engine::threads},
               [&](EmulatedCluster cluster, int index, unsigned char* shared) {
-                device::detail::max_gram(cluster.block(), batch, options, 6, size, index, shared);
+                device::detail::max_gram(cluster.block(), batch, options, 400, size, index, shared);
               });
 
       specula::MaxGram drafter(specula::Bigram(specula::BigramTable(bigram)),

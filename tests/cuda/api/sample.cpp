@@ -127,8 +127,9 @@ TEST_CASE_TEMPLATE("plain sampling: the CPU's uniform draws, truncation and dist
       Draws<Element> d(vocab, vocab + random.below(9), random.below(3));
       for (int r = 0; r < 12; ++r) {
         const SamplingParams& p = settings[static_cast<std::size_t>(random.below(7))];
-        d.add(random.row(vocab, random.between(0.5, 9), 0.3, 0.2), p, random.bits(), random.below(5000), 0, 0,
-              static_cast<std::uint32_t>(random.below(3)));
+        std::vector<float> row = random.row(vocab, random.between(0.5, 9), 0.3, 0.2);
+        if (random.bernoulli(0.5)) random.move_tiles(row);
+        d.add(row, p, random.bits(), random.below(5000), 0, 0, static_cast<std::uint32_t>(random.below(3)));
       }
       d.run(device::RandomStream::sample, false, 1 + random.below(5), 32 * (1 + random.below(3)),
             random.bits());
@@ -175,9 +176,11 @@ TEST_CASE_TEMPLATE("without truncation: the same draws, and a status for paramet
   for (const bool distinct : {false, true}) {
     Draws<Element> d(1300);
     d.draws = distinct ? 3 : 1;
-    for (int r = 0; r < 24; ++r)
-      d.add(random.row(1300, 4, 0.3, 0.2), settings[static_cast<std::size_t>(r) % settings.size()],
-            random.bits(), r);
+    for (int r = 0; r < 24; ++r) {
+      std::vector<float> row = random.row(1300, 4, 0.3, 0.2);
+      random.move_tiles(row);
+      d.add(row, settings[static_cast<std::size_t>(r) % settings.size()], random.bits(), r);
+    }
     d.run(device::RandomStream::sample, distinct, 2);
     const std::vector<Token> want = d.token;
     const std::vector<device::RowStats> stats = d.stats;

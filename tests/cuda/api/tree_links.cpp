@@ -35,7 +35,8 @@ struct Links {
     return {begin.data(),
             parent,
             {first_child.data(), next_sibling.data(), depth.data(), ancestors.data(), status.data()},
-            max_nodes};
+            max_nodes,
+            nullptr};
   }
 };
 
@@ -120,7 +121,9 @@ TEST_CASE("no parents: chains") {
   CHECK(found.ancestors[2 * 73 + 1] == 63);
 }
 
-TEST_CASE("bad trees get a status and no links; trees that are too large or empty are not touched") {
+TEST_CASE(
+    "bad trees get a status and no links; trees that are too large are not touched; empty slots are no "
+    "error") {
   for (const std::vector<NodeId>& bad : {std::vector<NodeId>{-1, 1, 0},
                                          {-1, 2, 0},
                                          {0, 0, 1},
@@ -132,8 +135,7 @@ TEST_CASE("bad trees get a status and no links; trees that are too large or empt
     parent.insert(parent.end(), bad.begin(), bad.end());
     parent.insert(parent.end(), {-1, 0, 1, 2, 3});
     const Links found = links({0, 3, 6, 6, 11}, parent.data(), 4, 1);
-    CHECK(found.status ==
-          std::vector<Status>{Status::ok, Status::bad_tree, Status::bad_tree, Status::bad_tree});
+    CHECK(found.status == std::vector<Status>{Status::ok, Status::bad_tree, Status::ok, Status::bad_tree});
     CHECK(found.first_child ==
           std::vector<NodeId>{1, -1, -1, -1, -1, -1, kPoison, kPoison, kPoison, kPoison, kPoison});
     CHECK(found.next_sibling[1] == 2);
@@ -149,8 +151,24 @@ TEST_CASE("outputs that are null are not written") {
   const std::vector<std::int32_t> begin = {0, 3};
   std::vector<NodeId> depth(3, kPoison);
   std::vector<detail::FourNodes> shared(detail::tree_links_shared_bytes(3) / sizeof(detail::FourNodes) + 1);
-  detail::TreeLinksArgs args{begin.data(), nullptr, {}, 3};
+  detail::TreeLinksArgs args{begin.data(), nullptr, {}, 3, nullptr};
   args.out.depth = depth.data();
   tree_links(SerialGroup{}, args, 0, reinterpret_cast<unsigned char*>(shared.data()));
   CHECK(depth == std::vector<NodeId>{0, 1, 2});
+}
+
+TEST_CASE("a live count of trees: what belongs to others is not touched") {
+  const std::vector<std::int32_t> begin = {0, 2, -1000000};
+  std::vector<detail::FourNodes> shared(detail::tree_links_shared_bytes(3) / sizeof(detail::FourNodes) + 1);
+  Links out(4, 2, 3);
+  for (std::int32_t live = 0; live <= 1; ++live) {
+    detail::TreeLinksArgs args = out.args(begin, nullptr, 3);
+    args.sequence_count = &live;
+    for (int b = 0; b < 2; ++b)
+      tree_links(SerialGroup{}, args, b, reinterpret_cast<unsigned char*>(shared.data()));
+    CHECK(out.depth ==
+          (live ? std::vector<NodeId>{0, 1, kPoison, kPoison} : std::vector<NodeId>(4, kPoison)));
+    CHECK(out.status[0] == (live ? Status::ok : static_cast<Status>(kPoison)));
+    CHECK(out.status[1] == static_cast<Status>(kPoison));
+  }
 }

@@ -85,11 +85,14 @@ TEST_CASE("a live count of sequences: what belongs to others is not touched") {
       if (b >= static_cast<std::size_t>(count)) {
         CHECK(all.device.out_count[b] == -77);
         CHECK(all.device.out_token[b * static_cast<std::size_t>(all.device.width)] == -77);
+        CHECK(all.device.out_log_prob[b * static_cast<std::size_t>(all.device.width)] == 77);
         all.device.out_count[b] = 0;
         std::fill_n(all.device.out_token.begin() + static_cast<std::ptrdiff_t>(b) * all.device.width,
                     all.device.width, -1);
         std::fill_n(all.device.out_path.begin() + static_cast<std::ptrdiff_t>(b) * all.device.width,
                     all.device.width, -1);
+        std::fill_n(all.device.out_log_prob.begin() + static_cast<std::ptrdiff_t>(b) * all.device.width,
+                    all.device.width, 0.0f);
       } else {
         CHECK(all.device.out_status[b] == Status::ok);
       }
@@ -141,4 +144,28 @@ TEST_CASE_TEMPLATE("without truncation: the same results, and a status for param
     if (cut) CHECK(got[b].tokens.empty());
   }
   CHECK(refused == (Rule::kReadsDistributions ? 12 : 0));
+}
+
+TEST_CASE("another number of rows in odd sequences' first pass: the same results") {
+  for (const int nodes : {2, 6, 12}) {
+    Random random(static_cast<std::uint64_t>(nodes));
+    DeviceBatch<float> batch(700);
+    for (int i = 0; i < 6; ++i)
+      batch.add(random_case(random, 700, {}, {.nodes = nodes, .chooses = false, .wide = 0}, random.bits()),
+                {}, 77);
+    auto args = batch.args(batch.logits_draft());
+    args.trees.parent = nullptr;  // chains
+    for (int rows = 1; rows <= 4; ++rows) {
+      args.odd_rows = 0;
+      const auto want = emulate_verify<RejectionRule>(batch, args, 2, 64, 1, Engine::fibers, rows);
+      const std::vector<float> log_probs = batch.out_log_prob;
+      for (int odd = 1; odd <= rows; ++odd) {
+        args.odd_rows = odd;
+        CHECK(emulate_verify<RejectionRule>(batch, args, 2, 64, 1, Engine::fibers, rows) == want);
+        CHECK(emulate_verify<TraversalRule>(batch, args, 2, 64, 1, Engine::fibers, rows).size() == 6);
+        CHECK(emulate_verify<RejectionRule>(batch, args, 2, 64, 1, Engine::fibers, rows) == want);
+        CHECK(batch.out_log_prob == log_probs);
+      }
+    }
+  }
 }

@@ -21,6 +21,7 @@ template <class Element>
 struct Chains {
   DeviceBatch<Element> batch;
   std::vector<DeviceResult> want;
+  std::vector<std::vector<double>> log_probs;
   std::vector<double> margins;
 
   template <class Rule, class Dense>
@@ -34,7 +35,9 @@ struct Chains {
       const Case it = random_case(random, vocab, p, mix, random.bits());
       const std::uint64_t uniforms = random.bits();
       batch.add(it, p, uniforms);
-      want.push_back(as_device(result_of(rule, it, p, uniforms), it.tree));
+      const VerifyResult result = result_of(rule, it, p, uniforms);
+      want.push_back(as_device(result, it.tree));
+      log_probs.push_back(log_probs_of(it, p, result));
       DenseUniforms margin(uniforms);
       dense(it, margin);
       margins.push_back(margin.margin);
@@ -49,7 +52,10 @@ struct Chains {
     const auto got = emulate_verify<DeviceRule>(batch, args, blocks, threads, seed, Engine::fibers, rows);
     int differ = 0;
     for (std::size_t i = 0; i < want.size(); ++i) {
-      if (got[i] == want[i]) continue;
+      if (got[i] == want[i]) {
+        CHECK(has_log_probs<DeviceRule>(batch, i, log_probs[i]));
+        continue;
+      }
       ++differ;
       CHECK(margins[i] < 1e-5);
     }

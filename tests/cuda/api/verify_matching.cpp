@@ -29,10 +29,14 @@ TEST_CASE_TEMPLATE("greedy: results are the CPU's on random ragged trees", Eleme
 
 TEST_CASE_TEMPLATE("sample-and-match: results are the CPU's on random ragged trees", Element, float,
                    device::Half, device::BFloat16) {
-  require_agreement_on_ragged_trees<device::detail::SampleAndMatchRule, Element>(
-      SampleAndMatch{},
-      [](const Case& it, DenseUniforms& uniforms) { dense_match(it.dense, it.distributions, uniforms); },
-      none, 300);
+  const auto dense = [](const Case& it, DenseUniforms& uniforms) {
+    dense_match(it.dense, it.distributions, uniforms);
+  };
+  require_agreement_on_ragged_trees<device::detail::SampleAndMatchRule, Element>(SampleAndMatch{}, dense,
+                                                                                 none, 300);
+  const Agreement several_tiles = compare_with_cpu<device::detail::SampleAndMatchRule, Element>(
+      SampleAndMatch{}, dense, none, 80, 1700, {.nodes = 4}, 301);
+  require_agreement(several_tiles);
 }
 
 TEST_CASE("for which batches all nodes are verified at once") {

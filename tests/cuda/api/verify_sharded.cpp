@@ -43,7 +43,7 @@ std::vector<DeviceResult> emulate_sharded(DeviceBatch<Element>& batch, int shard
             [&](EmulatedCluster cluster, int index, unsigned char*) {
               const auto warp = cluster.block().warp();
               const int node = index / own, local = index % own;
-              const int b = sequence_of(args.trees, batch.sequences(), node);
+              const int b = sequence_of(args.trees.begin, batch.sequences(), node);
               const device::TilePartial out =
                   tile_partial(warp, args.trees, rows, b, node - batch.begin[static_cast<std::size_t>(b)],
                                rows.first_token / kTile + local, child_logits.data() + s * nodes);

@@ -23,3 +23,4 @@ cudaError_t use(CapePlan<BFloat16>* plan, const CapeCapacity& capacity, const Ro
 cudaError_t use(const std::int32_t* begin, const NodeId* parent, const TreeLinks& out) {
   return tree_links(1, 64, begin, parent, out, nullptr);
 }
+cudaError_t use(const Proposals& in, const SelectedNodes& out) { return select_nodes(1, in, out, nullptr); }

@@ -29,11 +29,10 @@ SPECULA_HD void rejection(Verifier& verifier, double lenience = 1) {
       verifier.reject(lenience);
     }
     if (!verifier.ok()) break;
-    if (at != kNoParent)
-      verifier.put(depth, from, verifier.token(at));
-    else
-      verifier.put(depth, from,
-                   rejected ? verifier.sample_residual(depth) : verifier.sample(from, distribution, depth));
+    verifier.put(depth, from,
+                 at != kNoParent ? verifier.token(at)
+                 : rejected      ? verifier.sample_residual(depth)
+                                 : verifier.sample(from, distribution, depth));
   }
   verifier.finish(depth);
 }

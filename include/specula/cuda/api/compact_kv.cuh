@@ -62,6 +62,7 @@ SPECULA_HD std::int64_t slot_offset(const SlotPages& pages, const SlotRows& rows
 template <class Unit, class Block>
 SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigned char* shared) {
   const int sequence = index / args.chunks, chunk = index % args.chunks, width = args.paths.width;
+  if (!is_live(sequence, args.paths.sequence_count)) return;
   auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes in place
   auto* from = reinterpret_cast<std::int64_t*>(shared + 16);  // (kMaxSlotRows, width)
   std::int64_t* to = from + kMaxSlotRows * width;

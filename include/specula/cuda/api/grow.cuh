@@ -3,4 +3,5 @@
 
 #include "specula/cuda/api/grow_cape.cuh"
 #include "specula/cuda/api/grow_dynamic_tree.cuh"
+#include "specula/cuda/api/select_nodes.cuh"
 #include "specula/cuda/api/tree_links.cuh"

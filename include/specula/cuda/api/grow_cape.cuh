@@ -52,7 +52,7 @@ struct CapeWork {
 template <class Element>
 struct CapeArgs {
   DraftRows<Element> rows;
-  const std::int32_t* position;  // (B) of the roots
+  Roots roots;
   CapeSpine out;
   CapeWork work;
   CapeExtras extras = {};
@@ -69,6 +69,7 @@ SPECULA_HD std::size_t cape_shared_bytes(const ScanSize& size, int warps, int mo
 template <class Cluster, class Element>
 SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int sequence,
                           unsigned char* shared) {
+  if (!is_live(sequence, args.roots.sequence_count)) return;
   const CapeWork& work = args.work;
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
   const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
@@ -98,7 +99,7 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
     const std::int64_t to = static_cast<std::int64_t>(args.step) * args.sequences + sequence;
     work.status[sequence] = status;
     args.out.token[to] = there ? top[0].token : kNoToken;
-    args.out.position[to] = args.position[sequence] + args.step + 1;
+    args.out.position[to] = args.roots.position[sequence] + args.step + 1;
   }
 }
 
@@ -124,7 +125,7 @@ bool valid_step(const CapePlan<Element>& plan, int step, const Roots& roots, con
                 const CapeSpine& out, const void* workspace, std::size_t workspace_size) {
   return plan.sequences >= 1 && is_plan(plan.scan, false) && step >= 0 && step < plan.length &&
          valid_rows(rows, plan.vocab) && !any_null({roots.position, out.token, out.position}) &&
-         !any_misaligned(roots.position, out.token, out.position) &&
+         !any_misaligned(roots.position, roots.sequence_count, out.token, out.position) &&
          valid_workspace(workspace, workspace_size, CapeWork::bytes(plan));
 }
 inline bool valid_finish(const CapeSizes& plan, const Roots& roots, const GrownTrees& out,
@@ -200,7 +201,7 @@ cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& root
   if (!detail::valid_step(plan, step, roots, rows, out, workspace, workspace_size))
     return cudaErrorInvalidValue;
   const detail::CapeArgs<Element> args{rows,
-                                       roots.position,
+                                       roots,
                                        out,
                                        detail::CapeWork::at(workspace, plan),
                                        plan.extras,

@@ -66,7 +66,7 @@ struct DynamicTreeWork {
 template <class Element>
 struct DynamicTreeArgs {
   DraftRows<Element> rows;
-  const std::int32_t* position;  // (B) of the roots
+  Roots roots;
   DraftLevels out;
   DynamicTreeWork work;
   ScanSize scan;
@@ -117,7 +117,7 @@ class DynamicTreeLevel {
     const std::int64_t slots = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k;
     const std::int64_t above = slots - static_cast<std::int64_t>(args_.sequences) * k;  // the level before
     const std::int64_t pool = args_.work.pool.first(sequence_) + first_;
-    const std::int32_t position = args_.position[sequence_] + args_.level + 1;
+    const std::int32_t position = args_.roots.position[sequence_] + args_.level + 1;
     SPECULA_NO_UNROLL
     for (int i = block_.rank(); i < k * words; i += block_.size()) {
       const int slot = i / words, w = i % words;
@@ -157,6 +157,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
   using Block = typename RowTopK<Cluster>::Block;
   const int k = args.top_k, rows = args.level == 0 ? 1 : k;
   const int sequence = index / rows, row = index % rows;
+  if (!is_live(sequence, args.roots.sequence_count)) return;
   const DynamicTreeWork& work = args.work;
   const std::int32_t parent =
       args.level == 0
@@ -220,7 +221,7 @@ bool valid_step(const DynamicTreePlan<Element>& plan, int level, const Roots& ro
   const bool writes = level < plan.expansions;
   return plan.sequences >= 1 && is_plan(level == 0 ? plan.root_scan : plan.scan, false) && level >= 0 &&
          level <= plan.expansions && valid_rows(rows, plan.vocab) && roots.position &&
-         !any_misaligned(roots.position) &&
+         !any_misaligned(roots.position, roots.sequence_count) &&
          (!writes || !any_null({out.token, out.parent, out.position, out.ancestors})) &&
          !any_misaligned(out.token, out.parent, out.position, out.ancestors) &&
          valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
@@ -312,7 +313,7 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, c
     return cudaErrorInvalidValue;
   const detail::ScanPlan& scan = level == 0 ? plan.root_scan : plan.scan;
   const detail::DynamicTreeArgs<Element> args{rows,
-                                              roots.position,
+                                              roots,
                                               out,
                                               detail::DynamicTreeWork::at(workspace, plan),
                                               scan.size,

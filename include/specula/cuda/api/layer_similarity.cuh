@@ -184,19 +184,6 @@ struct SimilarityArgs {
 
 constexpr int kTokensAtOnce = 4;  // of a warp, in sequence, before it updates the sums
 
-/// The sequence that row `token` belongs to, -1 if none does. Safe for any `begin`.
-SPECULA_HD int sequence_of(const std::int32_t* begin, int sequences, int token) {
-  int low = 0, high = sequences;  // the first sequence that begins after the token is in [low, high]
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    if (begin[middle] <= token)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low - 1;
-}
-
 /// The share of block `index` of `count`.
 template <class Block, class Streams>
 SPECULA_HD void measure_similarity(Block block, int index, int count, const SimilarityArgs<Streams>& args) {

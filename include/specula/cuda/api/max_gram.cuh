@@ -223,6 +223,7 @@ SPECULA_HD std::size_t max_gram_shared_bytes(std::int32_t draft_tokens) {
 template <class Block>
 SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOptions& options,
                          std::int32_t vocab, std::int32_t capacity, int sequence, unsigned char* memory) {
+  if (!is_live(sequence, batch.sequence_count)) return;
   auto* shared = reinterpret_cast<SuffixSearchShared*>(memory);
   auto* draft_token = reinterpret_cast<Token*>(shared + 1);  // (k)
   const auto warp = block.warp();
@@ -291,7 +292,7 @@ inline bool is_max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch) {
          !any_null({batch.tokens, batch.length, batch.count, batch.match}) &&
          (batch.draft_token || plan.options.draft_tokens == 0) &&
          !any_misaligned(batch.tokens, batch.length, batch.bigram, batch.draft_token, batch.count,
-                         batch.match);
+                         batch.match, batch.sequence_count);
 }
 
 }  // namespace detail

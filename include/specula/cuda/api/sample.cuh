@@ -39,7 +39,7 @@ SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) 
 template <bool kTakesCuts = true, class Cluster, class Element>
 SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const SampleArgs<Element>& args,
                            const ScanSize& size, int draws) {
-  if (args.row_count && r >= *args.row_count) return;
+  if (!is_live(r, args.row_count)) return;
   const auto block = cluster.block();
   const auto warp = block.warp();
   const int b = args.sequence_of_row ? args.sequence_of_row[r] : r;

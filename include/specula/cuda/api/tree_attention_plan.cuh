@@ -38,8 +38,8 @@ struct TreeAttentionPlan : TreeAttentionGeometry {};
 namespace detail {
 
 constexpr int kInvariantTiles = 32;  // of a split: 2,048 keys
-constexpr int kMinTiles = 4;       // of a split, where its length is free
-constexpr int kMaxCluster = 8;      // portable cluster size
+constexpr int kMinTiles = 4;         // of a split, where its length is free
+constexpr int kMaxCluster = 8;       // portable cluster size
 
 /// Rows of the variant for `rows` packed rows of a KV head.
 inline int choose_rows(int rows, bool batch_invariant) {
@@ -212,9 +212,9 @@ bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Eleme
   const bool arrays = to16(args.q) && strided(args.q_stride) && to16(args.out) && strided(args.out_stride) &&
                       args.begin && args.kv.length && args.kv.k.data && args.kv.v.data &&
                       aligned(args.kv.k) && aligned(args.kv.v);
-  const bool words =
-      !any_misaligned(args.begin, args.mask, args.lse, args.status, args.position, args.depth, args.k_scale,
-                      args.v_scale, args.kv.length, args.kv.indptr, args.kv.k.pages, args.kv.v.pages);
+  const bool words = !any_misaligned(args.begin, args.mask, args.lse, args.status, args.position, args.depth,
+                                     args.k_scale, args.v_scale, args.kv.length, args.kv.indptr,
+                                     args.kv.k.pages, args.kv.v.pages, args.sequence_count);
   const bool paged = args.kv.page_size >= 1 && args.kv.max_pages >= 0 && args.kv.page_count >= 1 &&
                      (!args.kv.indptr || (args.kv.k.pages && args.kv.v.pages)) &&
                      rows_apart(args.kv.k, args.kv, plan) && rows_apart(args.kv.v, args.kv, plan);

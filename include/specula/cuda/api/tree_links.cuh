@@ -18,19 +18,21 @@ struct TreeLinksArgs {
   const NodeId* parent;
   TreeLinks out;
   int max_nodes;
+  const std::int32_t* sequence_count;
 };
 
 /// By a Group; `shared` holds the parents of max_nodes nodes, then a flag.
 template <class Group>
 SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
+  if (!is_live(sequence, args.sequence_count)) return;
   auto* parent = reinterpret_cast<NodeId*>(shared);
   std::int32_t* bad = parent + parent_places(args.max_nodes);
   const std::int64_t first = args.begin[sequence];
   const std::int64_t nodes = args.begin[sequence + 1] - first;
-  const bool fits = nodes >= 1 && nodes <= args.max_nodes;
+  const bool fits = nodes >= 0 && nodes <= args.max_nodes;
   if (group.rank() == 0) *bad = fits ? 0 : 1;
   group.sync();
-  if (fits) {
+  if (fits && nodes > 0) {
     const int n = static_cast<int>(nodes);
     for (NodeId i = group.rank(); i < parent_places(n); i += group.size()) {
       const NodeId p = i >= n ? kNoNode : args.parent ? args.parent[first + i] : i - 1;
@@ -65,22 +67,25 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 
 /// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
 /// its own numbers, (N), -1 for a root; a null `parent` means that all are chains. A tree with a parent that
-/// is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets bad_tree
-/// alone. No output may overlap an input. Cost: one launch with one block per tree and 4 bytes of shared
-/// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue for
-/// sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
+/// is no earlier node gets no links and bad_tree; one of more than `max_nodes` gets bad_tree alone; an empty
+/// slot is ok. `sequence_count`, on the device, is the number of trees in this call, as Trees has it. No
+/// output may overlap an input. Cost: one launch with one block per tree and 4 bytes of shared memory per
+/// node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue for sizes below
+/// 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
 /// @code
 /// TreeLinks links;  // what is null is not written
 /// links.depth = depth, links.ancestors = ancestors;
 /// tree_links(sequences, max_nodes, begin, parent, links, stream);
 /// @endcode
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
-                              const TreeLinks& out, cudaStream_t stream) {
-  if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;
+                              const TreeLinks& out, cudaStream_t stream,
+                              const std::int32_t* sequence_count = nullptr) {
+  if (!detail::valid_links(sequences, max_nodes, begin, parent, out, sequence_count))
+    return cudaErrorInvalidValue;
   constexpr int kThreads = 128;
   return detail::launch(detail::tree_links_kernel<kThreads>, sequences, 1, kThreads,
                         detail::tree_links_shared_bytes(max_nodes), stream,
-                        detail::TreeLinksArgs{begin, parent, out, max_nodes});
+                        detail::TreeLinksArgs{begin, parent, out, max_nodes, sequence_count});
 }
 
 #endif  // __CUDACC__

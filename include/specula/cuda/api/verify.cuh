@@ -19,6 +19,10 @@ struct VerifyPlan {
       max_nodes = 0;      ///< of a tree
   int width = 0;          ///< row length of Verification results
   detail::ScanPlan scan;  ///< how rows are read
+  /// Rows of odd sequences' chains in their first pass, at most scan.size.rows; 0: as many as of others. With
+  /// another number two sequences on one multiprocessor do not read and decide in step. The results are the
+  /// same. Not measured on a device.
+  int odd_rows = 0;
 };
 
 /// Speculative rejection sampling, token-level, recursive over siblings: tries children in the order in which
@@ -97,8 +101,8 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
 }
 
 /// Verifies a batch by the plan's rule, which says what is accepted and what it costs. One launch; nothing is
-/// allocated. Errors: cudaErrorInvalidValue for a plan that was not made and for null or misaligned arrays;
-/// else the launch's error.
+/// allocated. Errors: cudaErrorInvalidValue for a plan that was not made or whose odd_rows are out of range,
+/// and for null or misaligned arrays; else the launch's error.
 /// @code
 /// RejectionPlan<BFloat16, LogitsDraft<BFloat16>> plan;  // once; likewise TraversalPlan
 /// make_verify_plan(&plan, VerifyCapacity{sequences, max_nodes, max_depth, vocab}, device);
@@ -110,11 +114,12 @@ template <class Rule, class Element, class Draft>
 cudaError_t verify_trees(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
                          const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
                          cudaStream_t stream) {
-  if (plan.sequences < 1 || !detail::is_plan(plan.scan, true) || !detail::valid_trees(trees) ||
-      !detail::valid_rows(target) || !detail::valid_draft(draft) || !detail::valid_results(out))
+  if (plan.sequences < 1 || !detail::is_plan(plan.scan, true) || plan.odd_rows < 0 ||
+      plan.odd_rows > plan.scan.size.rows || !detail::valid_trees(trees) || !detail::valid_rows(target) ||
+      !detail::valid_draft(draft) || !detail::valid_results(out))
     return cudaErrorInvalidValue;
-  const detail::VerifyArgs<Element, Draft> args{trees,          target,     draft,         out,
-                                                plan.max_nodes, plan.width, plan.scan.size};
+  const detail::VerifyArgs<Element, Draft> args{trees,          target,     draft,          out,
+                                                plan.max_nodes, plan.width, plan.scan.size, plan.odd_rows};
   return detail::launch(detail::verify_kernel<Rule, Element, Draft>, plan.sequences, plan.scan.cluster,
                         plan.scan.threads, plan.scan.shared_bytes, stream, args);
 }

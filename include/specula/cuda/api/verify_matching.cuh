@@ -128,7 +128,7 @@ cudaError_t verify_trees(const MatchingPlan<Rule, Element>& plan, const Trees& t
       !detail::is_room(workspace, part_bytes(plan), counter_bytes(plan)))
     return cudaErrorInvalidValue;
   const detail::NodesArgs<Element> args{
-      {trees, target, {}, out, plan.verifier.max_nodes, plan.verifier.width, plan.nodes.size},
+      {trees, target, {}, out, plan.verifier.max_nodes, plan.verifier.width, plan.nodes.size, 0},
       static_cast<detail::NodeChoice*>(workspace.parts),
       reinterpret_cast<std::int32_t*>(workspace.counters)};
   return detail::launch(detail::verify_nodes_kernel<Rule, Element>,

@@ -78,16 +78,6 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   return out;
 }
 
-/// The sequence that node i of the batch belongs to.
-SPECULA_HD int sequence_of(const Trees& trees, int sequences, std::int32_t node) {
-  int low = 0, high = sequences - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    (trees.begin[middle] <= node ? low : high) = trees.begin[middle] <= node ? middle : middle - 1;
-  }
-  return low;
-}
-
 /// The distributions along a proposal from gathered partials: replaces SequenceVerifier, for chosen draft
 /// tokens.
 template <class Cluster>
@@ -113,6 +103,10 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
     return this->ok() ? sample(node, p, depth) : kNoToken;
   }
   SPECULA_HD NodeId accept_chain() const { return 0; }
+  SPECULA_HD void put(int i, NodeId node, Token next) {
+    this->put_some(
+        i, 1, [&](int) { return node; }, [&](int) { return next; }, [](int) { return 0.0f; });
+  }
   SPECULA_HD double target_prob(const RowStats& distribution, NodeId child) const {
     if (distribution.point != kNoToken) return this->token(child) == distribution.point ? 1.0 : 0.0;
     float logit = -infinity();
@@ -218,7 +212,7 @@ __global__ void __launch_bounds__(256, 1)
   const std::int32_t node = static_cast<std::int32_t>(blockIdx.x) / blocks_a_node;
   if (trees.sequence_count) sequences = smaller(sequences, *trees.sequence_count);
   if (node >= trees.begin[sequences]) return;
-  const int b = sequence_of(trees, sequences, node), own = tile_count(rows.tokens);
+  const int b = sequence_of(trees.begin, sequences, node), own = tile_count(rows.tokens);
   const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
                     static_cast<int>(threadIdx.x) / 32;
   if (local >= own) return;
@@ -274,8 +268,9 @@ cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, i
 /// verify_trees() by a plan of the same rule and of chosen draft tokens. Rows of `out` have max_depth + 1
 /// elements. A cut is refused (Status::truncation_is_not_planned): its threshold would take another exchange,
 /// as drawn draft tokens would. `params`, (B), are those of the partials; null: temperature 1. Greedy does
-/// not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays, and
-/// fewer tiles than the vocabulary has; else the launch's error.
+/// not read them. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
+/// fewer tiles than the vocabulary has, and a log_prob, since no logit of a drawn token is gathered; else the
+/// launch's error.
 /// @code
 /// // after an all-gather, in the same stream, of my_tiles and of my_child_logits
 /// const GatheredPartials gathered{all_tiles, all_child_logits, shards, tiles_of_shard};
@@ -286,7 +281,7 @@ inline cudaError_t decide(ShardedRule rule, const VerifyCapacity& capacity, int 
                           cudaStream_t stream) {
   if (rule == ShardedRule::greedy) params = nullptr;
   if (!detail::valid_capacity(capacity) || nodes < 1 || !detail::valid_trees(trees) ||
-      !detail::valid_results(out) || !detail::is_aligned(params) ||
+      !detail::valid_results(out) || out.log_prob || !detail::is_aligned(params) ||
       !detail::valid_gathered(gathered, capacity.vocab))
     return cudaErrorInvalidValue;
   const auto kernel = rule == ShardedRule::greedy ? detail::decide_kernel<detail::GreedyRule>

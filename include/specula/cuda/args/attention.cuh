@@ -12,7 +12,7 @@ namespace cuda {
 /// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct TreeAttentionCapacity {
-  int sequences = 1;    ///< B: exactly, in every call; some may have no nodes
+  int sequences = 1;    ///< B, at most; some may have no nodes
   int max_nodes = 64;   ///< of a tree, the root included; further ones are not computed
   int query_heads = 0;  ///< Hq, a multiple of kv_heads
   int kv_heads = 0;     ///< Hkv
@@ -47,6 +47,7 @@ struct TreeAttentionArgs {
   /// (B) if wanted: ok, or bad_tree where the tree has a negative number of nodes or more than the plan's, or
   /// slots are outside the sequence's pages. Such nodes are not written and such slots are masked.
   Status* status = nullptr;
+  const std::int32_t* sequence_count = nullptr;  ///< sequences in this call, at most B, as Trees has it
 };
 
 }  // namespace cuda

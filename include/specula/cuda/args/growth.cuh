@@ -16,9 +16,10 @@ SPECULA_HD constexpr int mask_words(int nodes) { return (nodes + 63) / 64; }
 
 /// The roots of B proposals, arrays on the device.
 struct Roots {
-  const Token* token;                   ///< (B) the newest token of each text
-  const std::int32_t* position;         ///< (B) of the root in its text
-  const std::int32_t* limit = nullptr;  ///< (B) at most n nodes, the root included; null: no limit
+  const Token* token;                            ///< (B) the newest token of each text
+  const std::int32_t* position;                  ///< (B) of the root in its text
+  const std::int32_t* limit = nullptr;           ///< (B) at most n nodes, the root included; null: no limit
+  const std::int32_t* sequence_count = nullptr;  ///< sequences in this call, at most B, as Trees has it
 };
 
 /// Logits of the draft after the nodes that it was last run on, in their order.
@@ -39,9 +40,31 @@ struct GrownTrees {
   std::int32_t* size = nullptr;        ///< (B) nodes without padding
   std::int32_t* position = nullptr;    ///< (B, width) in the text: the root's and the depth
   float* confidence = nullptr;         ///< (B, width) the draft's probability; 1 for a root, 0 for padding
+  double* reach = nullptr;             ///< (B, width) the product of confidences down to the node
   std::uint64_t* ancestors = nullptr;  ///< (B, width, mask_words(width)) as specula::tree_mask
   NodeId* first_child = nullptr;       ///< (B, width) -1: none
   NodeId* next_sibling = nullptr;      ///< (B, width) -1: none
+};
+
+/// Proposals of B sequences to choose nodes of, all arrays on the device. Nodes of sequence b are [begin[b],
+/// begin[b + 1]), the root first; GrownTrees has all of it.
+struct Proposals {
+  const std::int32_t* begin;  ///< (B + 1)
+  const Token* token;         ///< (N)
+  const NodeId* parent;       ///< (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
+  /// (N) probability that a node and its ancestors are accepted, at most its parent's; a root's does not
+  /// matter. Nodes with none, such as padding, are never kept.
+  const double* reach;
+  const std::int32_t* budget;                    ///< draft tokens of all sequences to keep, at most
+  const std::int32_t* sequence_count = nullptr;  ///< sequences in this call, at most B, as Trees has it
+};
+
+/// The nodes that are kept, without gaps; arrays on the device.
+struct SelectedNodes {
+  std::int32_t* begin;        ///< (B + 1)
+  Token* token;               ///< (N) of room
+  NodeId* parent;             ///< (N) likewise, in the tree's own numbers, -1 for a root
+  std::int32_t* row_of_node;  ///< (N) by the numbers of the input: which of the kept ones a node is, or -1
 };
 
 /// Links, depths and masks to compute from the parents, all arrays on the device. Null ones are not written.
@@ -123,15 +146,15 @@ inline bool valid_workspace(const void* workspace, std::size_t size, std::size_t
 }
 inline bool valid_trees(const Roots& roots, const GrownTrees& out, const Status* status) {
   return !any_null({roots.token, roots.position, out.token, out.parent}) &&
-         !any_misaligned(roots.token, roots.position, roots.limit, out.token, out.parent, out.begin, out.size,
-                         out.position, out.confidence, out.ancestors, out.first_child, out.next_sibling,
-                         status);
+         !any_misaligned(roots.token, roots.position, roots.limit, roots.sequence_count, out.token,
+                         out.parent, out.begin, out.size, out.position, out.confidence, out.reach,
+                         out.ancestors, out.first_child, out.next_sibling, status);
 }
 inline bool valid_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
-                        const TreeLinks& out) {
+                        const TreeLinks& out, const std::int32_t* sequence_count) {
   return sequences >= 0 && max_nodes >= 1 && max_nodes <= 12000 && (begin || sequences == 0) &&
          !any_misaligned(begin, parent, out.first_child, out.next_sibling, out.depth, out.ancestors,
-                         out.status);
+                         out.status, sequence_count);
 }
 
 }  // namespace detail

@@ -33,6 +33,7 @@ struct MaxGramBatch {
   Token* draft_token;          ///< (B, k) -1 after the last
   std::int32_t* count;         ///< (B) draft tokens
   std::int32_t* match;         ///< (B) length of the first match; 0: a bigram's draft token, or none
+  const std::int32_t* sequence_count = nullptr;  ///< texts in this call, at most B, as Trees has it
 };
 
 namespace detail {

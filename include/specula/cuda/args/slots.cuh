@@ -19,6 +19,7 @@ struct AcceptedPaths {
   const std::int32_t* prefix;  ///< (B) slots before the root's: node n is in slot prefix + n
   int sequences,               ///< B
       width;                   ///< nodes of the longest path
+  const std::int32_t* sequence_count = nullptr;  ///< sequences in this call, at most B, as Trees has it
 };
 
 /// Where slots lie, as in PagedKv; its arrays on the device.
@@ -86,7 +87,7 @@ inline bool has_slots(const SlotRows& rows, const SlotPages& pages) {
 inline bool has_paths(const AcceptedPaths& paths) {
   if (paths.sequences <= 0 || paths.width <= 0) return paths.sequences >= 0 && paths.width >= 0;
   return !any_null({paths.path, paths.count, paths.prefix}) &&
-         !any_misaligned(paths.path, paths.count, paths.prefix);
+         !any_misaligned(paths.path, paths.count, paths.prefix, paths.sequence_count);
 }
 
 }  // namespace detail

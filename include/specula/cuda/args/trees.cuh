@@ -45,6 +45,10 @@ struct VerifyResults {
   std::int32_t* count;  ///< (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok, and of
                         ///< an empty slot
   Status* status;       ///< (B) ok, or why nothing was emitted
+  /// (B, width) natural logarithms of the target's probabilities of the emitted tokens, after temperature and
+  /// truncation: 0 with greedy verification and at temperature 0; 0 after the tokens. Cost: one logit each.
+  /// Null: not written.
+  float* log_prob = nullptr;
 };
 
 /// Logits of the target after every node.
@@ -106,7 +110,7 @@ inline bool valid_trees(const Trees& t) {
 }
 inline bool valid_results(const VerifyResults& v) {
   return !any_null({v.token, v.accepted, v.count, v.status}) &&
-         !any_misaligned(v.token, v.accepted, v.count, v.status);
+         !any_misaligned(v.token, v.accepted, v.count, v.status, v.log_prob);
 }
 template <class Element>
 bool valid_rows(const TargetRows<Element>& rows) {

@@ -49,6 +49,26 @@ enum class Status : std::int32_t {
   bad_draft_row = 8   ///< a draft token's row of the draft is out of range
 };
 
+namespace detail {
+
+/// Whether element `i` of a batch is in the call, which has as many as `count` says on the device; null: all.
+SPECULA_HD bool is_live(int i, const std::int32_t* count) { return !count || i < *count; }
+
+/// The sequence that element i of a ragged batch belongs to, -1 if none does. Safe for any `begin`.
+SPECULA_HD int sequence_of(const std::int32_t* begin, int sequences, int i) {
+  int low = 0, high = sequences;  // the first sequence that begins after i is in [low, high]
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (begin[middle] <= i)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low - 1;
+}
+
+}  // namespace detail
+
 /// Sampling parameters of B sequences: an array of SamplingParams, or an array of each, where a null one has
 /// no effect. A pointer to the former converts.
 struct ParamArrays {

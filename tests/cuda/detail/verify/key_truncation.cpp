@@ -105,6 +105,7 @@ TEST_CASE("realistic rows are truncated by their keys alone, several at once") {
     std::vector<std::vector<float>> all;
     for (int r = 0; r < 3; ++r) {
       all.push_back(random.row(vocab, 3));
+      if (random.bernoulli(0.3)) random.move_tiles(all.back());
       for (float& x : all.back()) x += 20;
       if (r == 1)
         for (std::size_t x = 0; x < 1400; ++x) all.back()[x] = -std::numeric_limits<float>::infinity();

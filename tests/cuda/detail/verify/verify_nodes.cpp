@@ -18,7 +18,7 @@ namespace {
 
 /// A workspace that is kept for any number of batches, as in a program.
 struct Kept {
-  std::vector<NodeChoice> choices = std::vector<NodeChoice>(4000, NodeChoice{77, Status::overflow});
+  std::vector<NodeChoice> choices = std::vector<NodeChoice>(4000, NodeChoice{77, Status::overflow, 77});
   std::vector<std::int32_t> arrived = std::vector<std::int32_t>(200);
 };
 
@@ -63,9 +63,11 @@ void check(int vocab, int trees, std::uint64_t seed) {
     if (round > 1 && trees > 1) batch.params[1].temperature = -1;
     const auto args = batch.args(device::ChosenDraft{});
     const auto walked = emulate_verify<Rule>(batch, args, 2, 64, random.bits());
+    const std::vector<float> log_probs = batch.out_log_prob;
     batch.args(device::ChosenDraft{});  // poisons the outputs
     CHECK(all_nodes<Rule>(batch, args, kept, 1 + random.below(3), 32 * (1 + random.below(3)),
                           random.bits()) == walked);
+    CHECK(batch.out_log_prob == log_probs);
   }
 }
 

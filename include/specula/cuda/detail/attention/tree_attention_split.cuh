@@ -51,6 +51,7 @@ class TreeAttentionSplit {
     head_ = l_.groups.divide(&group_);
     unit_ = head_ * static_cast<int>(l_.row_tiles.by) + row_tile_;
     sequence_ = l_.kv_heads.divide(&head_);
+    if (!is_live(sequence_, l_.args.sequence_count)) return;
     span_ = page_span(l_.args.kv, sequence_);
     length_ = larger(0, l_.args.kv.length[sequence_]);
     begin_ = l_.args.begin[sequence_];
@@ -79,8 +80,8 @@ class TreeAttentionSplit {
 
   /// The sequence's status, by one thread of its first block.
   SPECULA_HD void report() const {
-    if (!l_.args.status || row_tile_ != 0 || head_ != 0 || group_ != 0 || cluster_.rank() != 0 ||
-        cluster_.block().rank() != 0)
+    if (!l_.args.status || !is_live(sequence_, l_.args.sequence_count) || row_tile_ != 0 || head_ != 0 ||
+        group_ != 0 || cluster_.rank() != 0 || cluster_.block().rank() != 0)
       return;
     const std::int64_t tokens = l_.args.kv.length[sequence_];
     const std::int64_t nodes = static_cast<std::int64_t>(l_.args.begin[sequence_ + 1]) - begin_;
@@ -321,7 +322,8 @@ class TreeAttentionSplit {
   Cluster cluster_;
   const TreeAttentionLaunch<Element, Stored>& l_;
   unsigned char* shared_;
-  int row_tile_, group_, head_, sequence_, length_, begin_, nodes_, rows_, unit_;
+  int row_tile_, group_, head_, sequence_, unit_;
+  int length_ = 0, begin_ = 0, nodes_ = 0, rows_ = 0;  // of a sequence that is not in the call
   PageSpan span_{};
   KeyRange keys_{};
 };

@@ -16,7 +16,7 @@ namespace cuda {
 
 namespace detail {
 
-constexpr int kMaxOfRow = 32;   // best tokens of a row that may become draft tokens
+constexpr int kMaxOfRow = 32;    // best tokens of a row that may become draft tokens
 constexpr double kNoReach = -1;  // of a missing draft token
 
 /// Draft tokens that may enter a proposal, `size` a sequence, older ones first.
@@ -58,7 +58,7 @@ struct BuildTreeArgs {
   Pool pool;
   GrownTrees out;
   const Status* status;  // (B) anything but ok: the root alone
-  Status* status_out;          // (B) the same, for the caller; may be null
+  Status* status_out;    // (B) the same, for the caller; may be null
   int sequences, width;
   int spine;  // a sequence's first draft tokens, a chain; they precede all others
 };
@@ -85,6 +85,7 @@ class TreeBuilder {
         first_(args.pool.first(sequence)) {}
 
   SPECULA_HD void build_tree() {
+    if (!is_live(sequence_, args_.roots.sequence_count)) return;
     const Pool& pool = args_.pool;
     const int from = args_.spine;
     const Status status = args_.status[sequence_];
@@ -133,6 +134,7 @@ class TreeBuilder {
       const float confidence = draft_token ? pool.confidence[from] : n == 0 ? 1.0f : 0.0f;
       out.token[to + n] = token;
       if (out.confidence) out.confidence[to + n] = confidence;
+      if (out.reach) out.reach[to + n] = draft_token ? pool.reach[from] : n == 0 ? 1.0 : 0.0;
     }
     group_.sync();
     const LinkArrays links{out.first_child, out.next_sibling,        out.position,
@@ -142,8 +144,9 @@ class TreeBuilder {
     if (args_.status_out) args_.status_out[sequence_] = status;
     if (out.size) out.size[sequence_] = nodes;
     if (out.begin) out.begin[sequence_] = static_cast<std::int32_t>(to);
-    if (out.begin && sequence_ == args_.sequences - 1)
-      out.begin[args_.sequences] = static_cast<std::int32_t>(to + args_.width);
+    if (out.begin &&
+        (sequence_ == args_.sequences - 1 || !is_live(sequence_ + 1, args_.roots.sequence_count)))
+      out.begin[sequence_ + 1] = static_cast<std::int32_t>(to + args_.width);
   }
 
   Group group_;

@@ -17,6 +17,7 @@
 // arrive() and wait() order nothing: after them all blocks have begun.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "specula/cuda/args/integers.cuh"
@@ -272,16 +273,15 @@ SPECULA_HD T reduce(Warp warp, T value, Op op) {
 
 #ifdef __CUDACC__
 /// By the hardware's reduction, which only 32-bit integers have.
-SPECULA_HD int reduce(DeviceWarp, int value, Max) {
+template <class Op>
+SPECULA_HD int reduce(DeviceWarp, int value, Op) {
 #ifdef __CUDA_ARCH__
-  return __reduce_max_sync(~0u, value);
-#else
-  return value;
-#endif
-}
-SPECULA_HD int reduce(DeviceWarp, int value, Min) {
-#ifdef __CUDA_ARCH__
-  return __reduce_min_sync(~0u, value);
+  if constexpr (std::is_same_v<Op, Max>)
+    return __reduce_max_sync(~0u, value);
+  else if constexpr (std::is_same_v<Op, Min>)
+    return __reduce_min_sync(~0u, value);
+  else
+    return __reduce_add_sync(~0u, value);
 #else
   return value;
 #endif

@@ -23,7 +23,8 @@ struct VerifyArgs {
   Draft draft;
   VerifyResults out;
   int max_nodes, width;
-  ScanSize scan;  // its rows: of a chain, in one pass at most
+  ScanSize scan;     // its rows: of a chain, in one pass at most
+  int odd_rows = 0;  // those of the first pass of odd sequences, if not 0
 };
 
 /// In each block the first warp verifies and reads no rows; the others, of the whole cluster, wait until it
@@ -156,7 +157,8 @@ class RowCalls : public SequenceState<Cluster> {
   SPECULA_HD void read(NodeId node, int depth) {
     if (!this->ok() || (node >= first_ && node < first_ + have_)) return;
     first_ = node;
-    have_ = this->is_chain() ? smaller(args_.scan.rows, this->size_ - node) : 1;
+    const bool odd = args_.odd_rows > 0 && !has_proposal_ && this->sequence_ % 2 != 0;
+    have_ = this->is_chain() ? smaller(odd ? args_.odd_rows : args_.scan.rows, this->size_ - node) : 1;
     call(Work::rows, node, have_, depth, [&] {
       if (!has_proposal_) read_proposal();
     });

@@ -242,6 +242,13 @@ class RowScan {
     for (int e = 0; e < 4; ++e) w[e] = exponent.weight(w[e]);
   }
 
+  /// log of the probability of a token that was drawn from a row, at most 0.
+  template <class Element>
+  SPECULA_HD static float log_prob_of(Row<Element> row, Token token, const RowStats& distribution) {
+    if (distribution.point != kNoToken) return 0;
+    return smaller(0.0f, static_cast<float>(log_prob(row[token], distribution)));
+  }
+
   SPECULA_HD Cluster cluster() const { return table_.cluster(); }
   SPECULA_HD Table& table() { return table_; }
   SPECULA_HD const Table& table() const { return table_; }

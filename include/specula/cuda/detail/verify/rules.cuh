@@ -14,9 +14,10 @@ namespace detail {
 
 /// A rule's needs; each rule hides what differs.
 struct RuleNeeds {
-  static constexpr bool kReadsDistributions = true;  // it asks for distributions, not for maxima
-  static constexpr bool kDraws = false;              // a token is drawn after every row that is read
-  static constexpr bool kReadsDraft = false;         // p and q of draft tokens matter
+  static constexpr bool kReadsDistributions = true;   // it asks for distributions, not for maxima
+  static constexpr bool kDraws = false;               // a token is drawn after every row that is read
+  static constexpr bool kReadsDraft = false;          // p and q of draft tokens matter
+  static constexpr bool kKeepsDistributions = false;  // in the states of nodes: it ends from the leaf
   static constexpr int kMinRows = 2;  // of a chain that it gains by reading together, whatever it decides
   static constexpr bool kTakesCuts = true;  // parameters may truncate
 };
@@ -36,7 +37,7 @@ struct RejectionRule : RuleNeeds {
 };
 
 struct TraversalRule : RuleNeeds {
-  static constexpr bool kReadsDraft = true;
+  static constexpr bool kReadsDraft = true, kKeepsDistributions = true;
   static constexpr int kMinRows = kMaxRows;  // it starts from the end, so it reads all
 
   template <class SequenceVerifier>

@@ -19,6 +19,7 @@ SPECULA_HD void end_result(Warp warp, const VerifyResults& out, int width, int s
     const std::int64_t at = static_cast<std::int64_t>(sequence) * width + i;
     out.accepted[at] = kNoParent;
     out.token[at] = kNoToken;
+    if (out.log_prob) out.log_prob[at] = 0;
   }
   if (warp.rank() == 0) {
     out.count[sequence] = count;
@@ -31,7 +32,7 @@ SPECULA_HD void end_result(Warp warp, const VerifyResults& out, int width, int s
 template <class Cluster>
 SPECULA_HD bool is_vacant(Cluster cluster, const Trees& trees, const VerifyResults& out, int width,
                           int sequence, bool writes = true) {
-  if (trees.sequence_count && sequence >= *trees.sequence_count) return true;
+  if (!is_live(sequence, trees.sequence_count)) return true;
   if (trees.begin[sequence + 1] != trees.begin[sequence]) return false;
   if (writes && cluster.rank() == 0 && cluster.block().warp_rank() == 0)
     end_result(cluster.block().warp(), out, width, sequence, 0, Status::ok);
@@ -100,14 +101,10 @@ class SequenceState {
 
   // ---- the verification result
 
-  /// Element i of the path, and the token after it.
-  SPECULA_HD void put(int i, NodeId node, Token next) {
-    put_some(
-        i, 1, [&](int) { return node; }, [&](int) { return next; });
-  }
-  /// Elements i to i + count - 1.
-  template <class Node, class Next>
-  SPECULA_HD void put_some(int i, int count, Node node, Next next) {
+  /// Elements i to i + count - 1 of the path, the tokens after them, and their log-probabilities: node(k),
+  /// next(k) and log_prob(k), the last where it is wanted and the token is one.
+  template <class Node, class Next, class LogProb>
+  SPECULA_HD void put_some(int i, int count, Node node, Next next, LogProb log_prob) {
     if (i + count > width_) {
       status_ = Status::bad_tree;
       return;
@@ -118,6 +115,7 @@ class SequenceState {
       const std::int64_t at = static_cast<std::int64_t>(sequence_) * width_ + i + k;
       out_.accepted[at] = node(k);
       out_.token[at] = next(k);
+      if (out_.log_prob) out_.log_prob[at] = next(k) >= 0 ? log_prob(k) : 0.0f;
     }
   }
   /// Ends the verification result after `count` elements; with none of them if something was not ok.

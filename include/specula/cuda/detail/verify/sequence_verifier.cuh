@@ -100,11 +100,20 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
       const std::uint32_t stops = ~warp.ballot(accepted);
       const int more = stops == 0 ? this->have_ : smaller(first_lane(stops), this->have_);
       this->put_some(
-          at, more, [&](int k) { return at + k; }, [&](int k) { return this->token(at + k + 1); });
+          at, more, [&](int k) { return at + k; }, [&](int k) { return this->token(at + k + 1); },
+          [&](int k) { return log_prob_after(at + k, this->token(at + k + 1)); });
       at += more;
       if (more < this->have_) break;
     }
     return at;
+  }
+
+  /// Element i of the path, whose row is among those that were read last or whose state has its distribution,
+  /// and the token after it.
+  SPECULA_HD void put(int i, NodeId node, Token next) {
+    this->put_some(
+        i, 1, [&](int) { return node; }, [&](int) { return next; },
+        [&](int) { return log_prob_after(node, next); });
   }
 
   // ---- the residual of p after a node: a fold over its tried children, nothing stored. The distribution of
@@ -207,6 +216,14 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
   }
 
  private:
+  SPECULA_HD float log_prob_after(NodeId node, Token next) const {
+    if constexpr (Rule::kKeepsDistributions)
+      return Base::Scan::log_prob_of(this->row(node), next, state(node).distribution);
+    else
+      return Base::Scan::log_prob_of(this->row(node), next,
+                                     this->scan_.facts(node - this->first_).distribution);
+  }
+
   /// By the warp that verifies: measures the residual and returns its mass.
   SPECULA_HD double measure() {
     const auto block = this->cluster_.block();

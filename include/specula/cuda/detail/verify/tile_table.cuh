@@ -107,6 +107,7 @@ class TileTable {
   template <class One, class Two, class Make>
   SPECULA_HD void read_two(Row<One> one, Row<Two> two, Make entry) {
     constexpr int kBoth = kBytes<One> + kBytes<Two>;
+    constexpr Order kOrder = sizeof(One) == sizeof(Two) ? Order::columns : Order::eights;
     const int stages = larger(size_.ring_bytes / kBoth, 1);
     const auto block = cluster_.block();
     set_ = 1 - set_;
@@ -114,8 +115,8 @@ class TileTable {
     Place next(*this, block.warp_count()), at = next;
     const auto start = [&](int i) {
       if (next.row == 0) {
-        copy_tile(copies, i * kBoth, one, next.tile);
-        copy_tile(copies, i * kBoth + kBytes<One>, two, next.tile);
+        copy_tile<kOrder>(copies, i * kBoth, one, next.tile);
+        copy_tile<kOrder>(copies, i * kBoth + kBytes<One>, two, next.tile);
       }
       copies.commit();
       next.go_on();
@@ -164,26 +165,27 @@ class TileTable {
   };
 
   /// Starts a lane's copies of a tile into its ring, at byte offset `at`.
-  template <class Element>
+  template <Order order, class Element>
   SPECULA_HD void copy_tile(typename Cluster::Copies& copies, int at, Row<Element> row, int tile) const {
     constexpr int kChunks = kBytes<Element> / 512;
     const int lane = cluster_.block().warp().rank();
     unsigned char* const to = ring_ + at + 16 * lane;
     if (row.vocab - tile * kTile >= kTile && row.aligned(16)) {
-      const Element* const from = row.data + static_cast<std::int64_t>(tile) * kTile + lane * kWide<Element>;
+      const Element* const from = row.data + static_cast<std::int64_t>(tile) * kTile;
       SPECULA_UNROLL
-      for (int c = 0; c < kChunks; ++c) copies.copy(to + 512 * c, from + 32 * kWide<Element> * c, true);
+      for (int c = 0; c < kChunks; ++c)
+        copies.copy(to + 512 * c, from + place_of<order, Element>(lane, c * kWide<Element>), true);
     } else if (is_wide(row)) {
       SPECULA_UNROLL
       for (int c = 0; c < kChunks; ++c) {
-        const int at_token = tile * kTile + place_of<Order::columns, Element>(lane, c * kWide<Element>);
+        const int at_token = tile * kTile + place_of<order, Element>(lane, c * kWide<Element>);
         if (at_token < row.vocab)
           copies.copy(to + 512 * c, row.data + at_token, true);
         else
           *reinterpret_cast<Wide*>(to + 512 * c) = nothing_wide<Element>();
       }
     } else {
-      const RawTile<Element> raw = load_tile<Order::columns>(lane, row, tile);
+      const RawTile<Element> raw = load_tile<order>(lane, row, tile);
       SPECULA_UNROLL
       for (int c = 0; c < kChunks; ++c)
         *reinterpret_cast<Wide*>(to + 512 * c) = {
@@ -206,7 +208,7 @@ class TileTable {
   SPECULA_HD void fetch(typename Cluster::Copies& copies, int stage, const Place& next, int rows,
                         RowOf row_of, Wanted wanted) const {
     if (next.row < rows && wanted(next.row, next.tile))
-      copy_tile<Element>(copies, stage * kBytes<Element>, row_of(next.row), next.tile);
+      copy_tile<Order::columns>(copies, stage * kBytes<Element>, row_of(next.row), next.tile);
     copies.commit();
   }
 

@@ -22,6 +22,7 @@ namespace detail {
 struct NodeChoice {
   Token token;
   Status status;
+  float log_prob;
 };
 
 template <class Element>
@@ -59,6 +60,11 @@ class ChosenSequenceVerifier : public SequenceState<Cluster> {
     return this->ok() ? this->emitted(choice.token) : kNoToken;
   }
   SPECULA_HD Token argmax(NodeId node, int depth) { return drawn(node, depth); }
+  SPECULA_HD void put(int i, NodeId node, Token next) {
+    this->put_some(
+        i, 1, [&](int) { return node; }, [&](int) { return next; },
+        [&](int) { return choices_[node].log_prob; });
+  }
 
  private:
   const NodeChoice* choices_;
@@ -100,7 +106,7 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
       }
   };
 
-  NodeChoice choice{kNoToken, Status::ok};
+  NodeChoice choice{kNoToken, Status::ok, 0};
   if (verifier.ok() && node < verifier.size() &&
       (verify.target.row_of_node ? verifier.is_there(node) : node == 0 || verifier.token(node) >= 0)) {
     const std::int64_t at = verify.target.row_of_node
@@ -124,10 +130,12 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
         above = verifier.is_chain() ? n - 1 : parents[n];
         if (above < 0 || above >= n) break;  // no tree, as will be seen
       }
-      choice = {distribution.point, distribution.status};
+      choice.token = distribution.point, choice.status = distribution.status;
       if (distribution.status == Status::ok && distribution.point == kNoToken) {
         const Words words = verifier.sample_words(depth);
         choice.token = scan.draw(cut, 0, 0, row, words);
+        if (verify.out.log_prob && choice.token >= 0)
+          choice.log_prob = Scan::log_prob_of(row, choice.token, distribution);
       }
     }
   } else {

@@ -13,9 +13,10 @@ namespace detail {
 constexpr int kPerLane = 16;  // tokens of a tile that a lane holds
 
 /// Which tokens of a tile a lane holds: `columns` as a warp reads memory best, 16 bytes per lane at a time;
-/// `fours` alike, but four tokens whatever the element; `run` so that lane i's tokens stand between those of
-/// lane i - 1 and of lane i + 1.
-enum class Order { columns, fours, run };
+/// `fours` and `eights` alike, but four or eight tokens whatever the element, so that rows of two elements
+/// have the same tokens in a lane; `run` so that lane i's tokens stand between those of lane i - 1 and of
+/// lane i + 1.
+enum class Order { columns, fours, eights, run };
 
 /// Tokens in 16 bytes.
 template <class Element>
@@ -24,7 +25,10 @@ constexpr int kWide = 16 / static_cast<int>(sizeof(Element));
 /// Place in the tile of the lane's token number i.
 template <Order order, class Element>
 SPECULA_HD int place_of(int lane, int i) {
-  constexpr int kAtOnce = order == Order::run ? kPerLane : order == Order::fours ? 4 : kWide<Element>;
+  constexpr int kAtOnce = order == Order::run      ? kPerLane
+                          : order == Order::fours  ? 4
+                          : order == Order::eights ? 8
+                                                   : kWide<Element>;
   return i / kAtOnce * (32 * kAtOnce) + lane * kAtOnce + i % kAtOnce;
 }
 

@@ -1,0 +1,3 @@
+#include "kernels_drafts.cuh"
+
+template struct specula_bench::DraftKernels<specula::cuda::ProbsDraft>;
