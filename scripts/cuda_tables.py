@@ -233,7 +233,7 @@ def device_code(page):
         for line in file.read_text().splitlines():
             word = line.split("//")[0].strip()
             if word.startswith("#if"):
-                conditions.append("__CUDA_ARCH_" in word and not word.startswith("#ifndef"))
+                conditions.append(re.search("__CUDA_ARCH_|HAS_WGMMA", word) is not None and not word.startswith("#ifndef"))
             elif word.startswith(("#else", "#elif")):
                 conditions[-1] = False
             elif word.startswith("#endif"):

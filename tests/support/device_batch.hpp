@@ -99,10 +99,10 @@ struct DeviceBatch {
   std::vector<std::uint64_t> seed;
   std::vector<device::SamplingParams> params;
   std::vector<Element> target, draft;
-  std::vector<device::RowStats> stats;  // (draft rows)
-  std::vector<std::int32_t> draft_row;  // (N)
-  std::vector<double> scale;            // (N)
-  std::vector<float> probs, list_prob;  // for the other forms of a draft
+  std::vector<device::RowStats> stats;              // (draft rows)
+  std::vector<std::int32_t> draft_row;              // (N)
+  std::vector<double> scale;                        // (N)
+  std::vector<float> float_rows, probs, list_prob;  // for the other forms of a draft
   std::vector<specula::Token> list_token;
   std::vector<specula::Token> out_token;
   std::vector<specula::NodeId> out_path;
@@ -171,6 +171,12 @@ struct DeviceBatch {
     return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
   }
 
+  /// The same rows as floats.
+  device::LogitsDraft<float> float_draft() {
+    float_rows.clear();
+    for (const Element& x : draft) float_rows.push_back(device::detail::to_float(x));
+    return {float_rows.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
+  }
   /// The same distributions as rows of probabilities, and as lists of `k` tokens (requires that all
   /// others have probability 0).
   device::ProbsDraft probs_draft() {

@@ -103,6 +103,13 @@ TEST_CASE("every rule gives the CPU's results on random trees, with every type o
       compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, probs, 150, 700, {.nodes = 9}, 5));
   require_agreement(
       compare_with_cpu<TraversalRule, float>(Traversal{}, dense_traverses, probs, 150, 30, {.nodes = 16}, 6));
+  // Elements of two sizes: rows of 16 bits, and a draft's of floats.
+  require_agreement(compare_with_cpu<TraversalRule, device::BFloat16>(Traversal{}, dense_traverses, probs,
+                                                                      200, 1300, {.nodes = 9}, 9));
+  const auto floats = [](auto& batch) { return batch.float_draft(); };
+  for (const int vocab : {600, 1304})  // the second is read 16 bytes at a time to its end
+    require_agreement(compare_with_cpu<RejectionRule, device::Half>(Rejection{}, dense_rejects, floats, 200,
+                                                                    vocab, {.nodes = 9}, 10));
   const auto sparse = [](auto& batch) { return batch.sparse_draft(batch.vocab); };
   require_agreement(
       compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, sparse, 150, 20, {.nodes = 16}, 7));
