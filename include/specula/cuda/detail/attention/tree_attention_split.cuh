@@ -51,11 +51,11 @@ class TreeAttentionSplit {
     head_ = l_.groups.divide(&group_);
     unit_ = head_ * static_cast<int>(l_.row_tiles.by) + row_tile_;
     sequence_ = l_.kv_heads.divide(&head_);
-    if (!is_live(sequence_, l_.args.sequence_count)) return;
     span_ = page_span(l_.args.kv, sequence_);
     length_ = larger(0, l_.args.kv.length[sequence_]);
     begin_ = l_.args.begin[sequence_];
-    nodes_ = larger(0, l_.args.begin[sequence_ + 1] - begin_);
+    nodes_ =
+        is_live(sequence_, l_.args.sequence_count) ? larger(0, l_.args.begin[sequence_ + 1] - begin_) : 0;
     const std::int64_t left =
         static_cast<std::int64_t>(nodes_) * per_head() - static_cast<std::int64_t>(row_tile_) * Shape::kRows;
     rows_ = static_cast<int>(smaller<std::int64_t>(larger<std::int64_t>(left, 0), Shape::kRows));
@@ -322,8 +322,7 @@ class TreeAttentionSplit {
   Cluster cluster_;
   const TreeAttentionLaunch<Element, Stored>& l_;
   unsigned char* shared_;
-  int row_tile_, group_, head_, sequence_, unit_;
-  int length_ = 0, begin_ = 0, nodes_ = 0, rows_ = 0;  // of a sequence that is not in the call
+  int row_tile_, group_, head_, sequence_, length_, begin_, nodes_, rows_, unit_;
   PageSpan span_{};
   KeyRange keys_{};
 };
