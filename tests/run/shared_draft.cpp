@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include <specula/cuda/api/select_nodes.cuh>
 #include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"
 #include "replay_batch.hpp"
+#include "serial_block.hpp"
 
 using namespace specula;
 using specula_test::ReplayBatch;
@@ -328,4 +330,113 @@ TEST_CASE("a draft that is confident and never right costs at most a hundredth")
     CAPTURE(texts);
     CHECK(shared.rate > 0.99 * plain);
   }
+}
+
+namespace {
+
+/// A text with a proposal, as SharedDraft takes it.
+struct GrownText {
+  ProposalBuilder tree{50, 40, 0};
+  std::vector<Token> written{1};
+  std::vector<std::uint8_t> kept;
+  VerifyResult verified;
+
+  const std::vector<Token>& text() const { return written; }
+  NodeCounts nodes() const { return {.most = 40}; }
+  ProposalKind kind() const { return ProposalKind::deterministic; }
+  SamplingParams params() const { return {.temperature = 0}; }
+  const DraftCall* bid() const { return nullptr; }
+  bool proposed() const { return true; }
+  const TokenTree& proposal() const { return tree; }
+  const VerifyResult& result() const { return verified; }
+  void grant(bool) {}
+  void keep(std::span<const std::uint8_t> nodes) { kept.assign(nodes.begin(), nodes.end()); }
+
+  /// A new tree; a token is accepted as often as its confidence says.
+  void grow(specula_test::Random& random) {
+    tree.reset(1, 10);
+    kept.clear();
+    verified.clear();
+    const std::int32_t nodes = 1 + random.below(39);
+    for (NodeId n = 1; n < nodes; ++n) {
+      const auto confidence = static_cast<float>(random.uniform());
+      const NodeId parent = random.below(n);
+      tree.choose(parent, n, confidence);
+      if (parent == verified.accepted.back() && random.uniform() < static_cast<double>(confidence))
+        verified.accepted.push_back(n);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("select_nodes() of the CUDA headers keeps the same nodes for the same number") {
+  std::vector<double> costs;
+  for (int n = 1; n <= 400; ++n) costs.push_back(1 + 0.03 * std::max(0, n - 20));
+  specula_test::Random random(134);
+  int compared = 0;
+  for (const int texts : {1, 2, 7}) {
+    SharedDraft<GrownText> shared(BatchBudget(CostCurve(costs), CostCurve({0.02})), texts, {.most = 40});
+    std::vector<GrownText> runs(static_cast<std::size_t>(texts));
+    std::vector<SharedDraft<GrownText>::Text> all(runs.size());
+    std::vector<SharedDraft<GrownText>::Text*> pointers;
+    for (std::size_t b = 0; b < runs.size(); ++b) all[b].run = &runs[b], pointers.push_back(&all[b]);
+    for (int round = 0; round < 60; ++round) {
+      shared.begin(pointers, texts);
+      std::vector<std::int32_t> begin{0};
+      std::vector<Token> tokens_of;
+      std::vector<NodeId> parents;
+      std::vector<double> reaches;
+      for (GrownText& run : runs) {
+        run.grow(random);
+        std::vector<double> reach{1};
+        for (NodeId n = 1; n < run.tree.size(); ++n)
+          reach.push_back(
+              reach[static_cast<std::size_t>(run.tree.parent(n))] *
+              shared.cost_model()->accept_probability(static_cast<double>(run.tree.confidence(n))));
+        tokens_of.resize(tokens_of.size() + reach.size(), 1);
+        parents.insert(parents.end(), run.tree.parents().begin(), run.tree.parents().end());
+        reaches.insert(reaches.end(), reach.begin(), reach.end());
+        begin.push_back(static_cast<std::int32_t>(reaches.size()));
+      }
+      shared.choose();
+      std::vector<std::uint8_t> want;
+      std::int32_t nodes = 0, tokens = 0;
+      for (const GrownText& run : runs) want.insert(want.end(), run.kept.begin(), run.kept.end());
+      const auto budget = static_cast<std::int32_t>(std::count(want.begin(), want.end(), 1));
+      if (!want.empty()) {  // else all of them
+        ++compared;
+        REQUIRE(want.size() == reaches.size());
+        std::vector<std::int32_t> kept_begin(begin.size()), row(want.size());
+        std::vector<Token> kept_token(want.size());
+        std::vector<NodeId> kept_parent(want.size());
+        cuda::detail::SelectNodesShared memory{};
+        const cuda::detail::SelectNodesArgs args{
+            {begin.data(), tokens_of.data(), parents.data(), reaches.data(), &budget},
+            {kept_begin.data(), kept_token.data(), kept_parent.data(), row.data()},
+            texts};
+        cuda::detail::NodeSelection<specula_test::SerialBlock>({}, args,
+                                                               reinterpret_cast<unsigned char*>(&memory))
+            .run();
+        for (std::size_t b = 0; b < runs.size(); ++b) want[static_cast<std::size_t>(begin[b])] = 1;
+        std::vector<std::uint8_t> got;
+        for (const std::int32_t r : row) got.push_back(r >= 0);
+        CHECK(got == want);
+      }
+      for (std::size_t b = 0; b < runs.size(); ++b) {
+        nodes += runs[b].tree.size();
+        all[b].calls = 1;
+      }
+      shared.drafted(nodes, 0, 0.02);
+      shared.verified(texts, nodes, 0, costs[static_cast<std::size_t>(nodes) - 1]);
+      for (std::size_t b = 0; b < runs.size(); ++b) {
+        const auto emitted = static_cast<std::int32_t>(runs[b].verified.accepted.size());
+        shared.ended(all[b], emitted);
+        tokens += emitted;
+      }
+      shared.end();
+      CHECK(tokens >= texts);
+    }
+  }
+  CHECK(compared >= 30);
 }

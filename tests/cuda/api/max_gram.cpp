@@ -13,6 +13,7 @@
 
 #include "emulated_gpu.hpp"
 #include "random.hpp"
+#include "serial_block.hpp"
 
 using namespace specula_test;
 namespace device = specula::cuda;
@@ -92,16 +93,6 @@ Text on_cpu(const Text& text, const MaxGramOptions& options, const Text& bigram,
   }
   return out;
 }
-
-/// One thread as a block.
-struct SerialBlock {
-  static int rank() { return 0; }
-  static int size() { return 1; }
-  static void sync() {}
-  static device::SerialGroup warp() { return {}; }
-  static int warp_rank() { return 0; }
-  static int warp_count() { return 1; }
-};
 
 /// A block that counts its warps' ballots.
 struct CountingBlock {

@@ -10,12 +10,10 @@
 #include <numeric>
 #include <vector>
 
-#include <specula/proposal/proposal_builder.hpp>
-#include <specula/run/shared_draft.hpp>
-
 #include "emulated_gpu.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
+#include "serial_block.hpp"
 #include "thread_sanitizer.hpp"
 
 using namespace specula_test;
@@ -214,101 +212,3 @@ UNTHREADED_TEST_CASE("arguments that are refused") {
   CHECK(refused([&](auto& a, auto&) { a.reach = reinterpret_cast<const double*>(there + 4); }));
   CHECK_FALSE(refused([](auto& a, auto&) { a.parent = nullptr, a.sequence_count = nullptr; }));
 }
-
-#ifndef SPECULA_THREAD_SANITIZER
-
-namespace {
-
-/// A text with a proposal, as SharedDraft takes it.
-struct Proposed {
-  specula::ProposalBuilder tree{50, 40, 0};
-  std::vector<Token> written{1};
-  std::vector<std::uint8_t> kept;
-  specula::VerifyResult verified;
-
-  const std::vector<Token>& text() const { return written; }
-  specula::NodeCounts nodes() const { return {.most = 40}; }
-  specula::ProposalKind kind() const { return specula::ProposalKind::deterministic; }
-  specula::SamplingParams params() const { return {.temperature = 0}; }
-  const specula::DraftCall* bid() const { return nullptr; }
-  bool proposed() const { return true; }
-  const specula::TokenTree& proposal() const { return tree; }
-  const specula::VerifyResult& result() const { return verified; }
-  void grant(bool) {}
-  void keep(std::span<const std::uint8_t> nodes) { kept.assign(nodes.begin(), nodes.end()); }
-
-  /// A new tree; a token is accepted as often as its confidence says.
-  void grow(Random& random) {
-    tree.reset(1, 10);
-    kept.clear();
-    verified.clear();
-    const std::int32_t nodes = 1 + random.below(39);
-    for (NodeId n = 1; n < nodes; ++n) {
-      const auto confidence = static_cast<float>(random.uniform());
-      const NodeId parent = random.below(n);
-      tree.choose(parent, n, confidence);
-      if (parent == verified.accepted.back() && random.uniform() < static_cast<double>(confidence))
-        verified.accepted.push_back(n);
-    }
-  }
-};
-
-}  // namespace
-
-TEST_CASE("the nodes that BatchBudget keeps on the CPU") {
-  std::vector<double> costs;
-  for (int n = 1; n <= 400; ++n) costs.push_back(1 + 0.03 * std::max(0, n - 20));
-  Random random(134);
-  int compared = 0;
-  for (const int texts : {1, 2, 7}) {
-    specula::SharedDraft<Proposed> shared(
-        specula::BatchBudget(specula::CostCurve(costs), specula::CostCurve({0.02})), texts, {.most = 40});
-    std::vector<Proposed> runs(static_cast<std::size_t>(texts));
-    std::vector<specula::SharedDraft<Proposed>::Text> all(runs.size());
-    std::vector<specula::SharedDraft<Proposed>::Text*> pointers;
-    for (std::size_t b = 0; b < runs.size(); ++b) all[b].run = &runs[b], pointers.push_back(&all[b]);
-    for (int round = 0; round < 60; ++round) {
-      shared.begin(pointers, texts);
-      Batch batch;
-      for (Proposed& run : runs) {
-        run.grow(random);
-        std::vector<double> reach{1};
-        for (NodeId n = 1; n < run.tree.size(); ++n)
-          reach.push_back(
-              reach[static_cast<std::size_t>(run.tree.parent(n))] *
-              shared.cost_model()->accept_probability(static_cast<double>(run.tree.confidence(n))));
-        batch.add({run.tree.parents().begin(), run.tree.parents().end()}, reach);
-      }
-      shared.choose();
-      std::vector<std::uint8_t> want;
-      std::int32_t nodes = 0, tokens = 0;
-      for (const Proposed& run : runs) want.insert(want.end(), run.kept.begin(), run.kept.end());
-      const auto budget = static_cast<std::int32_t>(std::count(want.begin(), want.end(), 1));
-      if (!want.empty()) {  // else all of them
-        ++compared;
-        REQUIRE(want.size() == batch.token.size());
-        const Kept kept = emulated(batch, budget, nullptr, 64, random.bits());
-        for (std::size_t b = 0; b < runs.size(); ++b) want[static_cast<std::size_t>(batch.begin[b])] = 1;
-        std::vector<std::uint8_t> got;
-        for (const std::int32_t row : kept.row_of_node) got.push_back(row >= 0);
-        CHECK(got == want);
-      }
-      for (std::size_t b = 0; b < runs.size(); ++b) {
-        nodes += runs[b].tree.size();
-        all[b].calls = 1;
-      }
-      shared.drafted(nodes, 0, 0.02);
-      shared.verified(texts, nodes, 0, costs[static_cast<std::size_t>(nodes) - 1]);
-      for (std::size_t b = 0; b < runs.size(); ++b) {
-        const auto emitted = static_cast<std::int32_t>(runs[b].verified.accepted.size());
-        shared.ended(all[b], emitted);
-        tokens += emitted;
-      }
-      shared.end();
-      CHECK(tokens >= texts);
-    }
-  }
-  CHECK(compared >= 30);
-}
-
-#endif
