@@ -23,7 +23,8 @@ extern float *draft_probs, *means, *loss, *scale, *my_child_logits, *all_child_l
 extern const BFloat16 **befores, **afters;
 extern std::uint64_t *seed, *mask, *ancestors;
 extern std::uint32_t* counters;
-extern std::int32_t *position, *begin, *depth, *prefix, *page_table, *length, *count, *match, *ended;
+extern std::int32_t *position, *begin, *depth, *prefix, *page_table, *length, *count, *match, *ended,
+    *budget, *row_of_node;
 extern Token *token, *texts, *bigram, *draft_token;
 extern NodeId* parent;
 extern SamplingParams* params;

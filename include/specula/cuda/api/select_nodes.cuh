@@ -212,8 +212,8 @@ __global__ void __launch_bounds__(threads) select_nodes_kernel(const __grid_cons
 /// are null or misaligned; else the launch's error. Source: Sequoia's and EAGLE-2's choice of nodes by the
 /// probability of their paths (Chen et al. 2024; Li et al. 2024), over a batch.
 /// @code
-/// const Proposals grown{trees.begin, trees.token, trees.parent, trees.reach, budget};
-/// select_nodes(sequences, grown, SelectedNodes{begin, token, parent, row_of_node}, stream);
+/// const Proposals all{grown.begin, grown.token, grown.parent, grown.reach, budget};
+/// select_nodes(sequences, all, SelectedNodes{begin, token, parent, row_of_node}, stream);
 /// @endcode
 inline cudaError_t select_nodes(int sequences, const Proposals& in, const SelectedNodes& out,
                                 cudaStream_t stream) {
