@@ -359,7 +359,9 @@ struct GrownText {
     verified.clear();
     const std::int32_t nodes = 1 + random.below(39);
     for (NodeId n = 1; n < nodes; ++n) {
-      const auto confidence = static_cast<float>(random.uniform());
+      // some of a few values, so that paths tie
+      const auto confidence =
+          static_cast<float>(random.bernoulli(0.5) ? random.uniform() : 0.25 * (1 + random.below(3)));
       const NodeId parent = random.below(n);
       tree.choose(parent, n, confidence);
       if (parent == verified.accepted.back() && random.uniform() < static_cast<double>(confidence))
