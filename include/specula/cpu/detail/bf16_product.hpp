@@ -8,6 +8,7 @@
 
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/panel.hpp"
+#include "specula/simd/compiled.hpp"
 #include "specula/simd/vectors.hpp"
 
 #if SPECULA_X86
@@ -69,6 +70,7 @@ class Bf16Product {
   /// To nearest, ties to even; subnormals to 0. Reads `depth` values and pads with zeros.
   [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth,
                                                           std::uint32_t* out) {
+    const simd::WideRegisters used;
     const auto lanes = [](std::int32_t left) {
       return static_cast<__mmask16>(left >= kPanel ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
     };
@@ -97,6 +99,7 @@ class Bf16Product {
 
   template <int S, int N>
   [[gnu::target("avx512f,avx512bf16")]] static void block(Bf16Panels a, std::int32_t pairs, Outputs to) {
+    const simd::WideRegisters used;
     __m512 sum[S][N];
     SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
       SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] = _mm512_setzero_ps();

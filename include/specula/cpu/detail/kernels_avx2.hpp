@@ -1,6 +1,7 @@
 // The panel product on AVX2 with FMA: two registers hold the 16 rows of a panel.
 #pragma once
 
+#include "specula/simd/compiled.hpp"
 #include "specula/simd/vectors.hpp"
 
 #if SPECULA_X86
@@ -71,6 +72,7 @@ struct Tiles {
   template <int S, int N>
   [[gnu::target("avx2,fma")]] static void run(Bf16Panels a, std::int32_t depth, Columns<float> io,
                                               bool accumulate) {
+    const simd::WideRegisters used;
     __m256 sum[S][N];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
@@ -107,6 +109,7 @@ struct Tiles {
   template <int S, int N>
   [[gnu::target("avx2,fma")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io,
                                               bool accumulate) {
+    const simd::WideRegisters used;
     __m256 sum[S][N], w[S];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {

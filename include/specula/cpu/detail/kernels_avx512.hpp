@@ -1,6 +1,7 @@
 // The panel product on AVX-512: a register holds the 16 rows of a panel.
 #pragma once
 
+#include "specula/simd/compiled.hpp"
 #include "specula/simd/vectors.hpp"
 
 #if SPECULA_X86
@@ -51,6 +52,7 @@ struct Tiles {
   template <int S, int N>
   [[gnu::target("avx512f")]] static void run(Bf16Panels a, std::int32_t depth, Columns<float> io,
                                              bool accumulate) {
+    const simd::WideRegisters used;
     __m512 sum[S][N], low[S], high[S];
     load<S, N>(sum, io, accumulate);
     const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
@@ -72,6 +74,7 @@ struct Tiles {
   template <int S, int N>
   [[gnu::target("avx512f")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io,
                                              bool accumulate) {
+    const simd::WideRegisters used;
     __m512 sum[S][N], w[S];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {

@@ -8,6 +8,7 @@
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/slots.cuh"
 #include "specula/cuda/args/types.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 
@@ -37,7 +38,7 @@ inline bool divides(std::int64_t unit, const SlotRows& rows) {
   return (data | rows.page_stride | rows.token_stride | rows.head_stride | rows.head_bytes) % unit == 0;
 }
 SPECULA_HD std::size_t compact_shared_bytes(int width) {
-  return 16 + 2 * kMaxSlotRows * sizeof(std::int64_t) * static_cast<std::size_t>(width);
+  return array_bytes<unsigned char>(16) + 2 * array_bytes<std::int64_t>(kMaxSlotRows * width);
 }
 
 /// How far from a layer's data a slot is; -1 if it is in no page.
@@ -63,9 +64,11 @@ template <class Unit, class Block>
 SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigned char* shared) {
   const int sequence = index / args.chunks, chunk = index % args.chunks, width = args.paths.width;
   if (!is_live(sequence, args.paths.sequence_count)) return;
-  auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes in place
-  auto* from = reinterpret_cast<std::int64_t*>(shared + 16);  // (kMaxSlotRows, width)
-  std::int64_t* to = from + kMaxSlotRows * width;
+  auto* flags = reinterpret_cast<std::int32_t*>(shared);  // paths that do not rise, nodes in place
+  const int places = kMaxSlotRows * width;
+  auto* from = behind<std::int64_t>(shared, 16);  // (kMaxSlotRows, width)
+  auto* to = behind<std::int64_t>(from, places);
+  end_array(to, places);
   if (block.rank() == 0) flags[0] = flags[1] = 0;
   block.sync();
   const NodeId* path = args.paths.path + static_cast<std::int64_t>(sequence) * width;

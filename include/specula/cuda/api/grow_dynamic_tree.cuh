@@ -10,6 +10,7 @@
 #include "specula/cuda/detail/grow/grown_trees.cuh"
 #include "specula/cuda/detail/grow/top_k.cuh"
 #include "specula/cuda/detail/primitives/block/last_block.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 
 namespace specula {
@@ -146,7 +147,8 @@ class DynamicTreeLevel {
 
 template <class Cluster>
 SPECULA_HD std::size_t dynamic_tree_shared_bytes(const ScanSize& size, int warps, int top_k) {
-  return kFlagBytes + RowTopK<Cluster>::shared_bytes(size, warps, top_k, top_k * top_k);
+  return array_bytes<unsigned char>(kFlagBytes) +
+         RowTopK<Cluster>::shared_bytes(size, warps, top_k, top_k * top_k);
 }
 
 /// Row `index` of a level, (B) at level 0, else (B, K): its K best tokens are candidates; with the last row
@@ -166,7 +168,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
   const bool there = args.level == 0 || parent >= 0;
   const std::int64_t pool = work.pool.first(sequence);
   const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // early, to hide its latency
-  RowTopK<Cluster> top(cluster, args.scan, k, k * k, shared + kFlagBytes);
+  RowTopK<Cluster> top(cluster, args.scan, k, k * k, behind<unsigned char>(shared, kFlagBytes));
   Status status = Status::ok;
   if (there)
     status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.scan.vocab});

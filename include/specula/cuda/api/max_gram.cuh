@@ -7,6 +7,7 @@
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/max_gram.cuh"
 #include "specula/cuda/args/types.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 
@@ -216,7 +217,7 @@ class SuffixSearch {
 
 /// Shared memory of a block.
 SPECULA_HD std::size_t max_gram_shared_bytes(std::int32_t draft_tokens) {
-  return sizeof(SuffixSearchShared) + static_cast<std::size_t>(draft_tokens) * sizeof(Token);
+  return array_bytes<SuffixSearchShared>(1) + array_bytes<Token>(draft_tokens);
 }
 
 /// The draft tokens after one text, by a block.
@@ -225,7 +226,8 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
                          std::int32_t vocab, std::int32_t capacity, int sequence, unsigned char* memory) {
   if (!is_live(sequence, batch.sequence_count)) return;
   auto* shared = reinterpret_cast<SuffixSearchShared*>(memory);
-  auto* draft_token = reinterpret_cast<Token*>(shared + 1);  // (k)
+  auto* draft_token = behind<Token>(shared, 1);  // (k)
+  end_array(draft_token, options.draft_tokens);
   const auto warp = block.warp();
   const std::int32_t size = batch.length[sequence];
   DraftedText text{batch.tokens + sequence * batch.stride, draft_token, size, 0};

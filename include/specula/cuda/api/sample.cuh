@@ -6,6 +6,7 @@
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/sampling.cuh"
 #include "specula/cuda/args/types.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 #include "specula/cuda/detail/primitives/thread/philox_random.cuh"
 #include "specula/cuda/detail/verify/row_scan.cuh"
@@ -32,7 +33,7 @@ struct UntruncatedOf<SamplePlan<Element, kTakesCuts>> {
 /// Shared memory of each block of `warps` warps.
 template <class Cluster>
 SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) {
-  return RowScan<Cluster>::shared_bytes(size, warps) + static_cast<std::size_t>(draws) * sizeof(Token);
+  return RowScan<Cluster>::shared_bytes(size, warps) + array_bytes<Token>(draws);
 }
 
 /// One row by one cluster: all of it reads, one warp draws.
@@ -55,6 +56,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
+  end_array(drawn, draws);
   RowStats distribution{0, 0, params.temperature, 0, kNoToken, status_of(params, kTakesCuts)};
   const bool runs = distribution.status == Status::ok, cut = kTakesCuts && is_cut(params);
   if (runs) {

@@ -5,6 +5,7 @@
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/types.cuh"
 #include "specula/cuda/detail/grow/links.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 
@@ -26,7 +27,8 @@ template <class Group>
 SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
   if (!is_live(sequence, args.sequence_count)) return;
   auto* parent = reinterpret_cast<NodeId*>(shared);
-  std::int32_t* bad = parent + parent_places(args.max_nodes);
+  auto* bad = behind<std::int32_t>(parent, parent_places(args.max_nodes));
+  end_array(bad, 1);
   const std::int64_t first = args.begin[sequence];
   const std::int64_t nodes = args.begin[sequence + 1] - first;
   const bool fits = nodes >= 0 && nodes <= args.max_nodes;
@@ -49,7 +51,7 @@ SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence,
 }
 
 SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
-  return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
+  return array_bytes<NodeId>(parent_places(max_nodes)) + array_bytes<std::int32_t>(1);
 }
 
 #ifdef __CUDACC__

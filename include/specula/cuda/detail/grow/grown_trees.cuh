@@ -9,6 +9,7 @@
 #include "specula/cuda/args/types.cuh"
 #include "specula/cuda/detail/grow/links.cuh"
 #include "specula/cuda/detail/primitives/block/select.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/launch.cuh"
 
 namespace specula {
@@ -71,18 +72,20 @@ class TreeBuilder {
  public:
   /// 16-byte aligned shared memory for trees of `width` nodes of a pool of `draft_tokens`.
   SPECULA_HD static std::size_t shared_bytes(int draft_tokens, int spine, int width) {
-    return Select<Group>::shared_bytes(draft_tokens - spine) +
-           sizeof(std::int32_t) * static_cast<std::size_t>(2 * parent_places(width) + draft_tokens - spine);
+    return Select<Group>::shared_bytes(draft_tokens - spine) + 2 * array_bytes<NodeId>(parent_places(width)) +
+           array_bytes<std::int32_t>(draft_tokens - spine);
   }
   SPECULA_HD TreeBuilder(Group group, const BuildTreeArgs& args, int sequence, unsigned char* shared)
       : group_(group),
         args_(args),
         select_(group, args.pool.size - args.spine, 0, shared),
         parent_(reinterpret_cast<NodeId*>(shared + Select<Group>::shared_bytes(args.pool.size - args.spine))),
-        chosen_(parent_ + parent_places(args.width)),
-        node_of_(chosen_ + parent_places(args.width)),
+        chosen_(behind<std::int32_t>(parent_, parent_places(args.width))),
+        node_of_(behind<NodeId>(chosen_, parent_places(args.width))),
         sequence_(sequence),
-        first_(args.pool.first(sequence)) {}
+        first_(args.pool.first(sequence)) {
+    end_array(node_of_, args.pool.size - args.spine);
+  }
 
   SPECULA_HD void build_tree() {
     if (!is_live(sequence_, args_.roots.sequence_count)) return;

@@ -6,6 +6,7 @@
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/types.cuh"
 #include "specula/cuda/detail/primitives/block/select.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/warp/tile.cuh"
 #include "specula/cuda/detail/verify/row_scan.cuh"
@@ -23,14 +24,16 @@ class TopK {
  public:
   /// 16-byte aligned shared memory to find the `k` best of rows, and to select among `more` afterwards.
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more = 0) {
-    return select_bytes(vocab, k, more) + sizeof(std::uint64_t) * static_cast<std::size_t>(k + k % 2);
+    return select_bytes(vocab, k, more) + array_bytes<std::uint64_t>(k + k % 2);
   }
   /// k >= 0.
   SPECULA_HD TopK(Block block, int vocab, int k, int more, unsigned char* shared)
       : block_(block),
         select_(block, larger(more, tile_count(vocab)), candidates(k), shared),
         best_(reinterpret_cast<std::uint64_t*>(shared + select_bytes(vocab, k, more))),
-        k_(k) {}
+        k_(k) {
+    end_array(best_, k);
+  }
 
   /// Finds them; `table` holds the tiles' maxima, and NaN is nowhere in the row. Called by the whole block.
   template <class Element, class Table>

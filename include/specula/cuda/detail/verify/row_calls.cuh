@@ -47,7 +47,7 @@ class RowCalls : public SequenceState<Cluster> {
   SPECULA_HD RowCalls(Cluster cluster, const Args& args, int sequence, unsigned char* shared)
       : Base(cluster, args.trees, args.out, args.scan.vocab, args.max_nodes, args.width, sequence),
         args_(args),
-        memory_(shared, args.max_nodes),
+        memory_(shared, args.max_nodes, args.scan.rows),
         scan_(Others(cluster, &memory_.post().barriers), args.scan,
               shared + Memory::bytes(args.scan, args.max_nodes)) {
     const SamplingParams params = args.target.params[sequence];

@@ -4,6 +4,7 @@
 
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/types.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/thread/exponent.cuh"
 #include "specula/cuda/detail/primitives/thread/philox_random.cuh"
@@ -34,14 +35,15 @@ class RowScan {
 
   /// 16-byte aligned shared memory of each block of `warps` warps.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int warps) {
-    return Table::shared_bytes(size, warps) +
-           round_up(sizeof(RowFacts) * static_cast<std::size_t>(size.rows), std::size_t{16});
+    return Table::shared_bytes(size, warps) + round_up(array_bytes<RowFacts>(size.rows), std::size_t{16});
   }
   SPECULA_HD RowScan(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : table_(cluster, size, shared),
         size_(size),
         facts_(
-            reinterpret_cast<RowFacts*>(shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
+            reinterpret_cast<RowFacts*>(shared + Table::shared_bytes(size, cluster.block().warp_count()))) {
+    end_array(facts_, size.rows);
+  }
   /// All threads, where no row was read.
   SPECULA_HD void leave() { table_.leave(); }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "specula/cuda/args/integers.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/thread/numbers.cuh"
 #include "specula/cuda/detail/primitives/warp/tile.cuh"
@@ -41,9 +42,8 @@ class TileTable {
   }
   /// 16-byte aligned shared memory of each block of `warps` warps.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int warps) {
-    return scratch_bytes(size, warps) +
-           round_up(2 * sizeof(Entry) * static_cast<std::size_t>(size.rows * tile_count(size.vocab)),
-                    std::size_t{16});
+    return array_bytes<unsigned char>(scratch_bytes(size, warps)) +
+           round_up(array_bytes<Entry>(entry_count(size)), std::size_t{16});
   }
 
   /// At the same place in every block. The other blocks may not have begun: the first pass waits for them, or
@@ -52,7 +52,8 @@ class TileTable {
       : cluster_(cluster),
         size_(size),
         ring_(shared + cluster.block().warp_rank() * size.ring_bytes),
-        tables_(reinterpret_cast<Entry*>(shared + scratch_bytes(size, cluster.block().warp_count()))) {
+        tables_(behind<Entry>(shared, scratch_bytes(size, cluster.block().warp_count()))) {
+    end_array(tables_, entry_count(size));
     cluster_.arrive();
   }
   SPECULA_HD void leave() {
@@ -143,6 +144,7 @@ class TileTable {
   }
 
  private:
+  SPECULA_HD static int entry_count(const ScanSize& size) { return 2 * size.rows * tile_count(size.vocab); }
   template <class Element>
   static constexpr int kBytes = kTile* static_cast<int>(sizeof(Element));
 

@@ -3,6 +3,7 @@
 
 #include "specula/cuda/args/integers.cuh"
 #include "specula/cuda/args/types.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/thread/exponent.cuh"
 #include "specula/cuda/detail/verify/residual.cuh"
 #include "specula/cuda/detail/verify/tile_table.cuh"
@@ -50,11 +51,19 @@ class VerifierMemory {
  public:
   /// Size of the layout, a multiple of 16.
   SPECULA_HD static std::size_t bytes(const ScanSize& size, int max_nodes) {
-    return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token),
-                    std::size_t{16});
+    return round_up(drawn_at(max_nodes) + array_bytes<Token>(size.rows), std::size_t{16});
   }
 
-  SPECULA_HD VerifierMemory(unsigned char* shared, int max_nodes) : shared_(shared), max_nodes_(max_nodes) {}
+  SPECULA_HD VerifierMemory(unsigned char* shared, int max_nodes, int rows)
+      : shared_(shared), max_nodes_(max_nodes) {
+    end_array(&shared_part(), 1);
+    end_array(draft_tokens(), of_draft(max_nodes));
+    end_array(all_states(), of_draft(max_nodes));
+    end_array(siblings(), of_draft(max_nodes));
+    end_array(near_tokens(), max_nodes);
+    end_array(near_parents(), max_nodes);
+    end_array(all_drawn(), rows);
+  }
 
   SPECULA_HD SharedPart& shared_part() const { return *reinterpret_cast<SharedPart*>(shared_); }
   SPECULA_HD Post& post() const { return shared_part().post; }
@@ -81,22 +90,23 @@ class VerifierMemory {
   SPECULA_HD Token* all_drawn() const { return reinterpret_cast<Token*>(shared_ + drawn_at(max_nodes_)); }
 
  private:
-  static constexpr std::size_t kDraftTokensAt = sizeof(SharedPart);
+  static constexpr std::size_t kDraftTokensAt = array_bytes<SharedPart>(1);
+  SPECULA_HD static constexpr int of_draft(int max_nodes) { return kReadsDraft ? max_nodes : 0; }
   /// Offsets of the arrays of max_nodes, those of the strictest alignment first.
   SPECULA_HD static std::size_t states_at(int max_nodes) {
-    return kDraftTokensAt + static_cast<std::size_t>(kReadsDraft ? max_nodes : 0) * sizeof(DraftToken);
+    return kDraftTokensAt + array_bytes<DraftToken>(of_draft(max_nodes));
   }
   SPECULA_HD static std::size_t siblings_at(int max_nodes) {
-    return states_at(max_nodes) + static_cast<std::size_t>(kReadsDraft ? max_nodes : 0) * sizeof(NodeState);
+    return states_at(max_nodes) + array_bytes<NodeState>(of_draft(max_nodes));
   }
   SPECULA_HD static std::size_t tokens_at(int max_nodes) {
-    return siblings_at(max_nodes) + static_cast<std::size_t>(kReadsDraft ? max_nodes : 0) * sizeof(Sibling);
+    return siblings_at(max_nodes) + array_bytes<Sibling>(of_draft(max_nodes));
   }
   SPECULA_HD static std::size_t parents_at(int max_nodes) {
-    return tokens_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(Token);
+    return tokens_at(max_nodes) + array_bytes<Token>(max_nodes);
   }
   SPECULA_HD static std::size_t drawn_at(int max_nodes) {
-    return parents_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(NodeId);
+    return parents_at(max_nodes) + array_bytes<NodeId>(max_nodes);
   }
 
   unsigned char* shared_;

@@ -9,6 +9,7 @@
 #include "specula/cuda/args/trees.cuh"
 #include "specula/cuda/args/types.cuh"
 #include "specula/cuda/detail/primitives/block/last_block.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/thread/exponent.cuh"
 #include "specula/cuda/detail/verify/row_calls.cuh"
 #include "specula/cuda/detail/verify/row_scan.cuh"
@@ -72,8 +73,8 @@ class ChosenSequenceVerifier : public SequenceState<Cluster> {
 
 template <class Cluster>
 SPECULA_HD std::size_t nodes_bytes(const ScanSize& size, int max_nodes, int warps) {
-  return RowScan<Cluster>::shared_bytes(size, warps) + kFlagBytes +
-         static_cast<std::size_t>(max_nodes) * (sizeof(NodeChoice) + sizeof(Token) + sizeof(NodeId));
+  return RowScan<Cluster>::shared_bytes(size, warps) + array_bytes<unsigned char>(kFlagBytes) +
+         array_bytes<NodeChoice>(max_nodes) + array_bytes<Token>(max_nodes) + array_bytes<NodeId>(max_nodes);
 }
 
 /// Node index % max_nodes of sequence index / max_nodes, by one cluster.
@@ -93,11 +94,12 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
 
   using Scan = RowScan<Cluster>;
   Scan scan(cluster, verify.scan, shared);
-  unsigned char* const behind = shared + Scan::shared_bytes(verify.scan, block.warp_count());
-  std::int32_t* const flag = reinterpret_cast<std::int32_t*>(behind);
-  NodeChoice* const choices = reinterpret_cast<NodeChoice*>(behind + kFlagBytes);
-  Token* const tokens = reinterpret_cast<Token*>(choices + verify.max_nodes);
-  NodeId* const parents = tokens + verify.max_nodes;
+  unsigned char* const after_scan = shared + Scan::shared_bytes(verify.scan, block.warp_count());
+  std::int32_t* const flag = reinterpret_cast<std::int32_t*>(after_scan);
+  NodeChoice* const choices = behind<NodeChoice>(after_scan, kFlagBytes);
+  Token* const tokens = behind<Token>(choices, verify.max_nodes);
+  NodeId* const parents = behind<NodeId>(tokens, verify.max_nodes);
+  end_array(parents, verify.max_nodes);
   const auto check_proposal = [&] {
     if (verifier.ok())
       for (NodeId n = warp.rank(); n < verifier.size(); n += warp.size()) {

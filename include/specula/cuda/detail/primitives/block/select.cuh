@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "specula/cuda/args/integers.cuh"
+#include "specula/cuda/detail/primitives/block/shared_array.cuh"
 #include "specula/cuda/detail/primitives/block/shares.cuh"
 #include "specula/cuda/detail/primitives/group.cuh"
 #include "specula/cuda/detail/primitives/thread/numbers.cuh"
@@ -97,21 +98,22 @@ class Select {
  public:
   /// 16-byte aligned shared memory to choose among `n` <= 65,536 numbers that are read, and among `added`.
   SPECULA_HD static std::size_t shared_bytes(int n, int added = 0) {
-    return sizeof(Head) +
-           sizeof(std::uint64_t) * static_cast<std::size_t>(kLanes + 2 * whole(n) + whole(added)) +
-           sizeof(std::uint16_t) * static_cast<std::size_t>(whole(n)) +
-           sizeof(std::uint32_t) * static_cast<std::size_t>(mask_count(n));
+    return array_bytes<Head>(1) + array_bytes<std::uint64_t>(kLanes) + array_bytes<std::uint64_t>(whole(n)) +
+           array_bytes<std::uint64_t>(whole(n) + whole(added)) + array_bytes<std::uint16_t>(whole(n)) +
+           array_bytes<std::uint32_t>(mask_count(n));
   }
   SPECULA_HD Select(Group group, int n, int added, unsigned char* shared)
       : group_(group),
         head_(reinterpret_cast<Head*>(shared)),
-        tops_(reinterpret_cast<std::uint64_t*>(head_ + 1)),
-        values_(tops_ + kLanes),
-        list_(values_ + whole(n)),
+        tops_(behind<std::uint64_t>(head_, 1)),
+        values_(behind<std::uint64_t>(tops_, kLanes)),
+        list_(behind<std::uint64_t>(values_, whole(n))),
         added_(list_ + whole(n)),
-        index_(reinterpret_cast<std::uint16_t*>(added_ + whole(added))),
-        masks_(reinterpret_cast<std::uint32_t*>(index_ + whole(n))),
-        zeros_(whole(n) + whole(added)) {}
+        index_(behind<std::uint16_t>(added_, whole(added))),
+        masks_(behind<std::uint32_t>(index_, whole(n))),
+        zeros_(whole(n) + whole(added)) {
+    end_array(masks_, mask_count(n));
+  }
 
   /// Takes value(0) to value(n - 1), each read once, four at a time, and empties the list of added numbers.
   /// No barrier: reads from memory may be in flight while the group does other work.
