@@ -546,8 +546,13 @@ UNTHREADED_TEST_CASE("arrays that are missing, misaligned or overlap") {
     if (missing == 1) bad.count = nullptr;
     if (missing == 2) bad.prefix = nullptr;
     CHECK(!sized(bad, pages, &good, 1));
-    bad.sequences = 0;
-    CHECK(sized(bad, pages, &good, 1));
+    for (int AcceptedPaths::*empty : {&AcceptedPaths::sequences, &AcceptedPaths::width}) {
+      AcceptedPaths none = bad;
+      none.*empty = 0;  // nothing to move: no array is needed
+      CHECK(sized(none, pages, &good, 1));
+      none.*empty = -1;
+      CHECK(!sized(none, pages, &good, 1));
+    }
   }
   AcceptedPaths bad = paths;
   bad.path = reinterpret_cast<const NodeId*>(reinterpret_cast<const unsigned char*>(paths.path) + 1);

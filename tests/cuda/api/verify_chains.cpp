@@ -136,24 +136,42 @@ TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") 
   }
 }
 
-TEST_CASE("a bad row on the path sets the sequence's status, however likely the draft token after it") {
+template <class Element>
+void check_bad_row(const SamplingParams& params) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  DeviceBatch<float> b(4);
-  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
-  b.token = {0, 1, 2, 1};
-  b.max_nodes = b.width = 4;
   const std::vector<float> sure{0, 90, 0, 0}, bad{nan, 0, 50, 0};
-  for (int n = 0; n < 4; ++n) b.add_row(b.target, n == 1 ? bad.data() : sure.data());
-  for (const int rows : {1, 2, 4}) {
-    auto args = b.args(device::ChosenDraft{});
-    args.trees.parent = nullptr;
-    for (const DeviceResult& v :
-         {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
-          emulate_verify<TraversalRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0],
-          emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
-      CHECK(v.status == device::Status::not_a_number);
-      CHECK(v.tokens.empty());
+  for (const int at : {1, 3}) {
+    DeviceBatch<Element> b(4);
+    b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {params};
+    b.token = {0, 1, at == 1 ? 2 : 1, 2};
+    b.max_nodes = b.width = 4;
+    for (int n = 0; n < 4; ++n) b.add_row(b.target, n == at ? bad.data() : sure.data());
+    for (const int rows : {1, 2, 4}) {
+      auto args = b.args(device::ChosenDraft{});
+      args.trees.parent = nullptr;
+      const auto results = [&](auto rule, int blocks, int threads) {
+        return emulate_verify<decltype(rule)>(b, args, blocks, threads, 3, Engine::fibers, rows)[0];
+      };
+      for (const DeviceResult& v : {results(RejectionRule{}, 2, 64), results(TraversalRule{}, 1, 96),
+                                    results(SampleAndMatchRule{}, 1, 96)}) {
+        CAPTURE(rows);
+        if (at == 1) {
+          CHECK(v.status == device::Status::not_a_number);
+          CHECK(v.tokens.empty());
+        } else {  // below a token that is rejected
+          CHECK(v.status == device::Status::ok);
+          CHECK(v.tokens == std::vector<Token>{1, 1, 1});
+        }
+      }
     }
+  }
+}
+
+TEST_CASE("a bad row on the path sets the sequence's status, however likely the draft token after it") {
+  for (const SamplingParams& params :
+       {SamplingParams{}, SamplingParams{.top_p = 0.9f}, SamplingParams{.top_k = 2}}) {
+    check_bad_row<float>(params);
+    check_bad_row<device::BFloat16>(params);
   }
 }
 
