@@ -16,7 +16,7 @@ inline bool wide_registers_in_use() {
   if (!__get_cpuid_count(0xD, 1, &a, &b, &c, &d) || (a & 4) == 0) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));  // which parts of the state are not as at a start
-  return (low & (1u << 2 | 1u << 6)) != 0;                   // upper halves of ymm, and of zmm
+  return (low & (1u << 2 | 1u << 6)) != 0;                  // upper halves of ymm, and of zmm
 #else
   return false;
 #endif
