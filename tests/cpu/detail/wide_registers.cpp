@@ -8,15 +8,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "skip.hpp"
+
 #include <specula/cpu/detail/bf16_product.hpp>
 #include <specula/cpu/detail/panel_product.hpp>
 #include <specula/cpu/panel_matrix.hpp>
 
 using namespace specula::cpu;
 using specula::Isa;
+using specula_test::skip;
+using specula_test::tells_wide_registers;
 using specula_test::wide_registers_in_use;
 
 TEST_CASE("products of panels, of one input and of several") {
+  if (!tells_wide_registers()) return skip("this processor does not tell which registers are in use");
   constexpr std::int32_t kRows = 64, kCols = 48;
   for (const WeightType type : {WeightType::bf16, WeightType::full}) {
     PanelMatrix<float> matrix(kRows, kCols, type);
