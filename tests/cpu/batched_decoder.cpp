@@ -11,6 +11,7 @@
 #include <specula/model/batched.hpp>
 #include <specula/policy/concepts.hpp>
 
+#include "attention_scores.hpp"
 #include "random.hpp"
 #include "thread_sanitizer.hpp"
 
@@ -19,7 +20,7 @@ using namespace specula::cpu;
 using specula_test::Random;
 
 static_assert(BatchInvariant<Decoder<float>>);
-static_assert(LanguageModel<SlotOf<Decoder<float>>> && specula::detail::RunsInBatch<SlotOf<Decoder<float>>>);
+static_assert(LanguageModel<SlotOf<Decoder<float>>> && MergesPasses<SlotOf<Decoder<float>>>);
 static_assert(CountsChanges<SlotOf<Decoder<float>>> && TimesItself<SlotOf<Decoder<float>>>);
 static_assert(ExposesKeyValues<SlotOf<Decoder<float>>> && ExposesFeatures<SlotOf<Decoder<float>>>);
 static_assert(TargetConditioned<SlotOf<Decoder<float>>>);
@@ -33,8 +34,10 @@ DecoderConfig config_of(std::int32_t layers = 2) {
   return config;
 }
 template <class Real>
-std::shared_ptr<const DecoderWeights<Real>> weights_of(WeightType type) {
-  return std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(config_of(), 7, type));
+std::shared_ptr<const DecoderWeights<Real>> weights_of(WeightType type,
+                                                       float scores = specula_test::kRandom) {
+  return std::make_shared<const DecoderWeights<Real>>(
+      specula_test::with_scores(random_decoder_weights<Real>(config_of(), 7, type), scores));
 }
 std::vector<Token> tokens_of(Random& random, std::int32_t count) {
   std::vector<Token> out;
@@ -63,7 +66,7 @@ struct Twin {
 /// Random calls on random slots: after each pass the rows are those of models alone, bit for bit.
 template <class Real>
 void play(WeightType type, std::int32_t slots, const DecoderOptions& given, std::uint64_t seed, int rounds) {
-  const auto weights = weights_of<Real>(type);
+  const auto weights = weights_of<Real>(type, specula_test::kScores[seed % 4]);
   DecoderOptions options = given;
   options.slots = slots;
   Decoder<Real> batch(weights, options);

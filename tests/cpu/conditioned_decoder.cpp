@@ -12,17 +12,20 @@
 #include <vector>
 
 #include "all_parts.hpp"
+#include "attention_scores.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/policy/concepts.hpp"
 #include "thread_sanitizer.hpp"
+#include "worst.hpp"
 
 namespace {
 
 using namespace specula;
 using namespace specula::cpu;
+using specula_test::farthest;
 using specula_test::Random;
 using specula_test::with_all_parts;
 
@@ -55,9 +58,10 @@ template <class Real>
 using Weights = std::shared_ptr<const DecoderWeights<Real>>;
 
 template <class Real>
-Weights<Real> weights_of(const DecoderConfig& config, std::uint64_t seed, Weights<Real> target = {}) {
-  return std::make_shared<const DecoderWeights<Real>>(
-      random_decoder_weights<Real>(config, seed, WeightType::bf16, target));
+Weights<Real> weights_of(const DecoderConfig& config, std::uint64_t seed, Weights<Real> target = {},
+                         float scores = specula_test::kRandom) {
+  return std::make_shared<const DecoderWeights<Real>>(specula_test::with_scores(
+      random_decoder_weights<Real>(config, seed, WeightType::bf16, target), scores));
 }
 
 struct Pair {
@@ -136,12 +140,6 @@ std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_
   return tokens;
 }
 
-double distance(std::span<const double> row, const specula_test::Vector& expected) {
-  double most = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) most = std::max(most, std::abs(row[i] - expected[i]));
-  return most;
-}
-
 UNTHREADED_TEST_CASE(
     "a target exposes features, keys and values of its committed tokens, appended or committed") {
   const auto weights = weights_of<double>(config_of(53, 32, 40, 3, 4, 2, 8), 3);
@@ -168,19 +166,19 @@ UNTHREADED_TEST_CASE(
   REQUIRE(std::vector(features.layers().begin(), features.layers().end()) == std::vector{1, 2});
   for (std::int32_t t = 0; t < 25; ++t) {
     const auto at = static_cast<std::size_t>(t);
-    CHECK(distance(features.row(t), expected.features[at]) < 1e-12);
+    CHECK(farthest(features.row(t), expected.features[at]) < 1e-12);
     for (std::size_t k = 0; k < 2; ++k)
-      CHECK(distance(features.hidden_state(t, k), expected.hidden[k][at]) < 1e-12);
+      CHECK(farthest(features.hidden_state(t, k), expected.hidden[k][at]) < 1e-12);
     for (std::int32_t l = 0; l < 3; ++l)
       for (std::int32_t h = 0; h < 2; ++h)
         for (std::int32_t d = 0; d < 8; ++d) {
           const auto index = static_cast<std::size_t>(h * 8 + d);
           const double key = cache.keys(l, h).w[t / 16 * 16 * 8 + d * 16 + t % 16];
           const double value = cache.values(l, h, t).w[d];
-          key_error =
-              std::max(key_error, std::abs(key - expected.keys[static_cast<std::size_t>(l)][at][index]));
-          value_error = std::max(value_error,
-                                 std::abs(value - expected.values[static_cast<std::size_t>(l)][at][index]));
+          key_error = specula_test::worse(
+              key_error, std::abs(key - expected.keys[static_cast<std::size_t>(l)][at][index]));
+          value_error = specula_test::worse(
+              value_error, std::abs(value - expected.values[static_cast<std::size_t>(l)][at][index]));
         }
   }
   CHECK(key_error < 1e-12);
@@ -246,54 +244,59 @@ UNTHREADED_TEST_CASE("a view that does not match the draft is an error") {
 }
 
 UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations, round after round") {
-  for (const Pair& pair : pairs()) {
-    CAPTURE(pair.name);
-    const auto target_weights = weights_of<double>(pair.target, 5);
-    const auto draft_weights = weights_of<double>(pair.draft, 6, target_weights);
-    Decoder<double> target(target_weights,
-                           {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
-    Decoder<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16});
-    Random random(9);
-    std::vector<Token> text = random_tokens(random, 9, pair.target.vocab_size);
-    target.append(text);
-    for (int round = 0; round < 3; ++round) {
-      look(draft, target);
-      draft.append(Tokens(text).subspan(static_cast<std::size_t>(draft.size())));
-      const auto seen = specula_test::naive_states(*target_weights, text);
+  const auto all = pairs();
+  for (const Pair& pair : all)
+    for (const float scores : specula_test::kScores) {
+      CAPTURE(pair.name);
+      CAPTURE(scores);
+      const auto target_weights = weights_of<double>(pair.target, 5, {}, scores);
+      const auto draft_weights = weights_of<double>(pair.draft, 6, target_weights, scores);
+      Decoder<double> target(target_weights,
+                             {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
+      Decoder<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16});
+      Random random(9);
+      std::vector<Token> text = random_tokens(random, 9, pair.target.vocab_size);
+      target.append(text);
+      for (int round = 0; round < 3; ++round) {
+        look(draft, target);
+        draft.append(Tokens(text).subspan(static_cast<std::size_t>(draft.size())));
+        const auto seen = specula_test::naive_states(*target_weights, text);
 
-      // Draft tokens between the context and the root, then a tree in two calls, one of them of parents and
-      // children.
-      std::vector<Token> line = text;
-      if (round % 2 == 1) {
-        const auto draft_tokens = random_tokens(random, 2, pair.target.vocab_size);
-        draft.append(draft_tokens);
-        line.insert(line.end(), draft_tokens.begin(), draft_tokens.end());
-      }
-      const auto tokens = random_tokens(random, 6, pair.target.vocab_size);
-      const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2, 4};
-      std::vector<std::vector<Token>> paths;
-      for (std::size_t i = 0; i < tokens.size(); ++i) {
-        auto path = parents[i] == kNoParent ? line : paths[static_cast<std::size_t>(parents[i])];
-        path.push_back(tokens[i]);
-        paths.push_back(path);
-      }
-      const auto check = [&](std::size_t first, std::size_t count) {
-        draft.extend(Tokens(tokens).subspan(first, count), Nodes(parents).subspan(first, count));
-        for (std::size_t i = 0; i < count; ++i) {
-          const auto expected = specula_test::naive_states(*draft_weights, paths[first + i], &seen);
-          CHECK(distance(draft.logits(static_cast<std::int32_t>(i)), expected.logits.back()) < 1e-10);
+        // Draft tokens between the context and the root, then a tree in two calls, one of them of parents and
+        // children.
+        std::vector<Token> line = text;
+        if (round % 2 == 1) {
+          const auto draft_tokens = random_tokens(random, 2, pair.target.vocab_size);
+          draft.append(draft_tokens);
+          line.insert(line.end(), draft_tokens.begin(), draft_tokens.end());
         }
-      };
-      check(0, 2);
-      check(2, 4);
+        const auto tokens = random_tokens(random, 6, pair.target.vocab_size);
+        const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2, 4};
+        std::vector<std::vector<Token>> paths;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+          auto path = parents[i] == kNoParent ? line : paths[static_cast<std::size_t>(parents[i])];
+          path.push_back(tokens[i]);
+          paths.push_back(path);
+        }
+        const auto check = [&](std::size_t first, std::size_t count) {
+          draft.extend(Tokens(tokens).subspan(first, count), Nodes(parents).subspan(first, count));
+          for (std::size_t i = 0; i < count; ++i) {
+            const auto expected = specula_test::naive_states(*draft_weights, paths[first + i], &seen);
+            CHECK(farthest(draft.logits(static_cast<std::int32_t>(i)), expected.logits.back()) < 1e-11);
+            if (scores == specula_test::kFlat) CHECK(specula_test::all_alike(expected));
+            if (scores == specula_test::kPeaked) CHECK(specula_test::mean_peak(expected) > 0.99);
+          }
+        };
+        check(0, 2);
+        check(2, 4);
 
-      // The target continues with another text; the draft drops all nodes that are not context.
-      const auto next = random_tokens(random, 3, pair.target.vocab_size);
-      target.append(next);
-      draft.truncate(static_cast<std::int32_t>(text.size()));
-      text.insert(text.end(), next.begin(), next.end());
+        // The target continues with another text; the draft drops all nodes that are not context.
+        const auto next = random_tokens(random, 3, pair.target.vocab_size);
+        target.append(next);
+        draft.truncate(static_cast<std::int32_t>(text.size()));
+        text.insert(text.end(), next.begin(), next.end());
+      }
     }
-  }
 }
 
 UNTHREADED_TEST_CASE("a draft reads the layer of the target that its config names") {

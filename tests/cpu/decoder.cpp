@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "all_parts.hpp"
+#include "attention_scores.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/accept/exact_rules.hpp"
@@ -23,11 +24,13 @@
 #include "specula/shape/chain.hpp"
 #include "specula/verify/tree_verifier.hpp"
 #include "thread_sanitizer.hpp"
+#include "worst.hpp"
 
 namespace {
 
 using namespace specula;
 using namespace specula::cpu;
+using specula_test::farthest;
 using specula_test::Random;
 using specula_test::with_all_parts;
 
@@ -38,9 +41,11 @@ static_assert(CountsChanges<Decoder<float>>);
 struct Shape {
   std::string name;
   DecoderConfig config;
+  float scores = specula_test::kRandom;
 };
 
-/// Odd sizes, grouped queries, one KV head, an untied LM head, and the parts of other architectures.
+/// Odd sizes, grouped queries, one KV head, an untied LM head, the parts of other architectures; and other
+/// scores.
 std::vector<Shape> shapes() {
   const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                          int head_dim, bool tied) {
@@ -57,13 +62,17 @@ std::vector<Shape> shapes() {
           {"no groups", config(40, 32, 64, 2, 4, 4, 8, false)},
           {"one of all", config(1, 1, 1, 1, 1, 1, 2, true)},
           {"all parts", with_all_parts(config(53, 37, 45, 2, 6, 2, 10, false))},
-          {"biases as in Qwen2", biases}};
+          {"biases as in Qwen2", biases},
+          {"flat scores", config(40, 32, 48, 2, 4, 1, 8, true), specula_test::kFlat},
+          {"steep scores", config(53, 37, 45, 2, 3, 3, 10, false), specula_test::kSteep},
+          {"peaked scores", config(40, 32, 48, 2, 4, 2, 16, true), specula_test::kPeaked}};
 }
 
 template <class Real>
-std::shared_ptr<const DecoderWeights<Real>> weights_of(const DecoderConfig& config,
+std::shared_ptr<const DecoderWeights<Real>> weights_of(const Shape& shape,
                                                        WeightType type = WeightType::bf16) {
-  return std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(config, 7, type));
+  return std::make_shared<const DecoderWeights<Real>>(
+      specula_test::with_scores(random_decoder_weights<Real>(shape.config, 7, type), shape.scores));
 }
 
 std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
@@ -122,22 +131,26 @@ std::vector<Token> concat(std::vector<Token> a, const std::vector<Token>& b) {
 }
 
 UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations") {
-  for (const auto& shape : shapes()) {
-    CAPTURE(shape.name);
-    Random random(1);
-    const auto weights = weights_of<double>(shape.config);
-    const auto tokens = random_tokens(random, 21, shape.config.vocab_size);
-    Decoder<double> model(weights, {.capacity = 64, .prefill_chunk = 8});
-    model.append(Tokens(tokens).first(17));
-    const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
-    model.extend(Tokens(tokens).subspan(17), parents);
-    for (std::int32_t i = 0; i < 4; ++i) {
-      const auto expected = specula_test::naive_llama(*weights, {tokens.begin(), tokens.begin() + 18 + i}),
-                 got = row(model, i);
-      REQUIRE(got.size() == expected.size());
-      for (std::size_t t = 0; t < got.size(); ++t) CHECK(std::abs(got[t] - expected[t]) <= 1e-10);
+  for (auto shape : shapes())
+    for (const float scores : specula_test::kScores) {
+      CAPTURE(shape.name);
+      CAPTURE(scores);
+      shape.scores = scores;
+      Random random(1);
+      const auto weights = weights_of<double>(shape);
+      const auto tokens = random_tokens(random, 21, shape.config.vocab_size);
+      Decoder<double> model(weights, {.capacity = 64, .prefill_chunk = 8});
+      model.append(Tokens(tokens).first(17));
+      const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
+      model.extend(Tokens(tokens).subspan(17), parents);
+      const auto states = specula_test::naive_states(*weights, tokens);
+      for (std::int32_t i = 0; i < 4; ++i)
+        CHECK(farthest(row(model, i), states.logits[static_cast<std::size_t>(17 + i)]) <= 1e-12);
+      const double peak = specula_test::mean_peak(states);  // the scores are what they are called
+      if (scores == specula_test::kFlat) CHECK(specula_test::all_alike(states));
+      if (scores == specula_test::kSteep) CHECK((peak > 0.6 && peak < 0.97));
+      if (scores == specula_test::kPeaked) CHECK(peak > 0.99);
     }
-  }
 }
 
 UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and both weight types") {
@@ -145,14 +158,13 @@ UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and bo
     CAPTURE(shape.name);
     Random random(2);
     const auto tokens = random_tokens(random, 40, shape.config.vocab_size);
-    const auto expected = one_by_one(weights_of<double>(shape.config), tokens);
+    const auto expected = one_by_one(weights_of<double>(shape), tokens);
     for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
       for (const WeightType type : {WeightType::bf16, WeightType::full}) {
         if (!supported(isa)) continue;
         CAPTURE(static_cast<int>(isa));
-        const auto got = one_by_one(weights_of<float>(shape.config, type), tokens, {.isa = isa});
-        for (std::size_t i = 0; i < got.size(); ++i)
-          CHECK(static_cast<double>(got[i]) == doctest::Approx(expected[i]).epsilon(2e-5).scale(1));
+        const auto got = one_by_one(weights_of<float>(shape, type), tokens, {.isa = isa});
+        CHECK(farthest(got, expected) < 1e-5);
       }
   }
 }
@@ -160,7 +172,7 @@ UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and bo
 UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
-    const auto weights = weights_of<Real>(shape.config);
+    const auto weights = weights_of<Real>(shape);
     Random random(3);
     for (const std::int32_t nodes : {1, 2, 5, 8, 9, 23, 64}) {
       const auto context = random_tokens(random, random.below(40), shape.config.vocab_size);
@@ -184,7 +196,7 @@ UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", R
 
 UNTHREADED_TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   const auto shape = shapes()[0];
-  const auto weights = weights_of<Real>(shape.config);
+  const auto weights = weights_of<Real>(shape);
   Random random(4);
   for (int round = 0; round < 10; ++round) {
     const auto context = random_tokens(random, 10, shape.config.vocab_size),
@@ -209,7 +221,7 @@ UNTHREADED_TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append giv
                               Real, float, double) {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
-    const auto weights = weights_of<Real>(shape.config);
+    const auto weights = weights_of<Real>(shape);
     const std::int32_t vocab = shape.config.vocab_size;
     Random random(5);
     Decoder<Real> model(weights, {.capacity = 200, .max_nodes = 24, .prefill_chunk = 20});
@@ -255,25 +267,28 @@ UNTHREADED_TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append giv
 
 UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any instructions", Real, float,
                               double) {
-  const auto shape = shapes()[0];
+  auto shape = shapes()[0];
   Random random(6);
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
-  const auto weights = weights_of<Real>(shape.config);
-  for (const Isa isa : {Isa::portable, best_isa()}) {
-    const auto expected = one_by_one(weights, tokens, {.isa = isa});
-    for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
-      Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa});
-      model.append(Tokens(tokens).first(99));
-      const NodeId parent = kNoParent;
-      model.extend({&tokens[99], 1}, {&parent, 1});
-      CHECK(same<Real>(row(model, 0), expected));
+  for (const float scores : {specula_test::kRandom, specula_test::kPeaked}) {
+    shape.scores = scores;
+    const auto weights = weights_of<Real>(shape);
+    for (const Isa isa : {Isa::portable, best_isa()}) {
+      const auto expected = one_by_one(weights, tokens, {.isa = isa});
+      for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
+        Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa});
+        model.append(Tokens(tokens).first(99));
+        const NodeId parent = kNoParent;
+        model.extend({&tokens[99], 1}, {&parent, 1});
+        CHECK(same<Real>(row(model, 0), expected));
+      }
     }
   }
 }
 
 TEST_CASE("the bits do not depend on the number of threads") {
   for (const auto& shape : shapes()) {
-    const auto weights = weights_of<float>(shape.config);
+    const auto weights = weights_of<float>(shape);
     Random random(8);
     const auto context = random_tokens(random, 20, shape.config.vocab_size),
                tokens = random_tokens(random, 17, shape.config.vocab_size);
@@ -291,7 +306,7 @@ TEST_CASE("the bits do not depend on the number of threads") {
 }
 
 UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last token") {
-  Decoder<float> model(weights_of<float>(shapes()[0].config), {.capacity = 20, .max_nodes = 4});
+  Decoder<float> model(weights_of<float>(shapes()[0]), {.capacity = 20, .max_nodes = 4});
   CHECK(model.extend({}, {}).rows == 0);
   CHECK(model.capacity() == 20);
   model.append(std::vector<Token>(16, 3));
@@ -309,7 +324,7 @@ UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last 
 }
 
 UNTHREADED_TEST_CASE("errors name the caller's mistake, and change nothing") {
-  const auto weights = weights_of<float>(shapes()[0].config);
+  const auto weights = weights_of<float>(shapes()[0]);
   Decoder<float> model(weights, {.capacity = 30, .max_nodes = 6});
   const std::vector<Token> context{1, 2, 3}, tokens{4, 5, 6, 7};
   const std::vector<NodeId> parents{kNoParent, 0, 0, 2};
@@ -369,7 +384,7 @@ UNTHREADED_TEST_CASE("errors name the caller's mistake, and change nothing") {
 }
 
 UNTHREADED_TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", Real, float, double) {
-  const auto weights = weights_of<Real>(shapes()[0].config);  // 96 tokens
+  const auto weights = weights_of<Real>(shapes()[0]);  // 96 tokens
   Decoder<Real> whole(weights), cut(weights, {.vocab_size = 53});
   CHECK(whole.vocab_size() == 96);
   CHECK(cut.vocab_size() == 53);
@@ -391,7 +406,7 @@ UNTHREADED_TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", 
 }
 
 TEST_CASE("a model can be moved") {
-  const auto weights = weights_of<float>(shapes()[0].config);
+  const auto weights = weights_of<float>(shapes()[0]);
   const std::vector<Token> tokens{1, 2, 3};
   const NodeId parent = kNoParent;
   Decoder<float> first(weights, {.capacity = 30, .threads = 2});

@@ -13,6 +13,7 @@
 #include "naive_llama.hpp"
 #include "skip.hpp"
 #include "specula/cpu/decoder.hpp"
+#include "worst.hpp"
 
 #ifndef SPECULA_SHARED_DIR
 #define SPECULA_SHARED_DIR ""
@@ -64,12 +65,14 @@ TEST_CASE("a trained checkpoint") {
   double worst = 0;
   for (std::int32_t i = 0; i < 60; ++i)
     for (std::int32_t v = 0; v < 2048; ++v)
-      worst = std::max(worst, std::abs(static_cast<double>(rows.row(i)[static_cast<std::size_t>(v)]) -
-                                       reference.logits(i)[static_cast<std::size_t>(v)]));
+      worst =
+          specula_test::worse(worst, std::abs(static_cast<double>(rows.row(i)[static_cast<std::size_t>(v)]) -
+                                              reference.logits(i)[static_cast<std::size_t>(v)]));
   CHECK(worst < 1e-4);
   const auto naive = specula_test::naive_llama(*doubles, {text.begin(), text.begin() + 24});
   double far = 0;
-  for (std::size_t v = 0; v < 2048; ++v) far = std::max(far, std::abs(naive[v] - reference.logits(23)[v]));
+  for (std::size_t v = 0; v < 2048; ++v)
+    far = specula_test::worse(far, std::abs(naive[v] - reference.logits(23)[v]));
   CHECK(far < 1e-9);
 
   // Prefill, then a tree: the same bits as the chain.

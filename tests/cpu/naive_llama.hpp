@@ -28,12 +28,34 @@ struct NaiveColumn {
   Vector feature = {};
 };
 
+/// The largest of a query's weights of `keys` keys.
+struct NaivePeak {
+  double weight;
+  std::size_t keys;
+};
+
 /// Everything about every column: keys (rotated), values and layer outputs by layer and column, the LM head's
-/// input, logits.
+/// input, logits; of every query, column by column, how its weights are spread.
 struct NaiveStates {
   std::vector<std::vector<Vector>> keys, values, hidden;
   std::vector<Vector> features, logits;
+  std::vector<NaivePeak> peaks;
 };
+
+/// The mean of the largest weights of queries that see several keys: from near 0, where all weigh alike,
+/// to 1.
+inline double mean_peak(const NaiveStates& states) {
+  double sum = 0, count = 0;
+  for (const NaivePeak& peak : states.peaks)
+    if (peak.keys > 1) sum += peak.weight, ++count;
+  return sum / count;
+}
+/// Whether every query weighs its keys alike.
+inline bool all_alike(const NaiveStates& states) {
+  return std::all_of(states.peaks.begin(), states.peaks.end(), [](const NaivePeak& peak) {
+    return std::abs(peak.weight * static_cast<double>(peak.keys) - 1) < 1e-12;
+  });
+}
 
 inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& weights,
                                  const std::vector<NaiveColumn>& columns,
@@ -92,6 +114,7 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       for (std::size_t d = 0; d < size; ++d) x[h * size + d] = turned[d];
     }
   };
+  NaiveStates out;
   // Softmax attention of one query over the keys of `seen`; nothing where there are none.
   const auto attend = [&](const specula::cpu::AttentionShape& shape, const Vector& query,
                           const std::vector<Vector>& keys, const std::vector<Vector>& values,
@@ -100,14 +123,17 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
     Vector mixed(all * size);
     for (std::size_t h = 0; h < all; ++h) {
       const std::size_t kv = h / group;
+      if (seen.empty()) continue;
       Vector weight;
-      double total = 0;
       for (const std::size_t s : seen) {
         double dot = 0;
         for (std::size_t d = 0; d < size; ++d) dot += query[h * size + d] * keys[s][kv * size + d];
-        weight.push_back(std::exp(dot / std::sqrt(static_cast<double>(size))));
-        total += weight.back();
+        weight.push_back(dot / std::sqrt(static_cast<double>(size)));
       }
+      const double largest = *std::max_element(weight.begin(), weight.end());
+      for (double& w : weight) w = std::exp(w - largest);
+      const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+      out.peaks.push_back({1 / total, seen.size()});
       for (std::size_t i = 0; i < seen.size(); ++i)
         for (std::size_t d = 0; d < size; ++d)
           mixed[h * size + d] += weight[i] / total * values[seen[i]][kv * size + d];
@@ -115,7 +141,6 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
     return mixed;
   };
 
-  NaiveStates out;
   std::vector<Vector> state(length, Vector(hidden));
   const auto& embedding = config.borrows_embedding() ? weights.target->embedding : weights.embedding;
   for (std::size_t t = 0; t < length; ++t) {

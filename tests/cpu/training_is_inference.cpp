@@ -9,11 +9,13 @@
 #include <span>
 #include <vector>
 
+#include "attention_scores.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/theory/block_mask.hpp"
 #include "specula/theory/context_alignment.hpp"
+#include "worst.hpp"
 
 namespace {
 
@@ -30,15 +32,10 @@ DecoderConfig config_of(int hidden, int layers, int heads, int kv_heads, int hea
   return c;
 }
 
-Weights random_weights(const DecoderConfig& config, std::uint64_t seed, const Weights& target = {}) {
+Weights random_weights(const DecoderConfig& config, std::uint64_t seed, float scores,
+                       const Weights& target = {}) {
   return std::make_shared<const DecoderWeights<double>>(
-      random_decoder_weights<double>(config, seed, WeightType::bf16, target));
-}
-
-double distance(std::span<const double> a, std::span<const double> b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
-  return most;
+      with_scores(random_decoder_weights<double>(config, seed, WeightType::bf16, target), scores));
 }
 
 /// A round with its root at position `root`, in which the text itself is drafted: the logits of step 1, 2,
@@ -75,7 +72,10 @@ std::vector<Token> random_text(std::size_t length) {
 }
 
 TEST_CASE("GLIDE: a training block is a round") {
-  const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5);
+  float scores = kRandom;
+  SUBCASE("random scores") {}
+  SUBCASE("steep scores") { scores = kSteep; }
+  const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5, scores);
   const BlockMask mask{.block = 4};
   const auto text = random_text(18);
   const auto length = static_cast<std::int32_t>(text.size());
@@ -86,7 +86,7 @@ TEST_CASE("GLIDE: a training block is a round") {
     config.conditioned_on = Conditioning::key_values;
     static_cast<AttentionShape&>(config.target) = target_weights->config;
     config.target.layers = 3;
-    const auto weights = random_weights(config, 6);
+    const auto weights = random_weights(config, 6, scores);
 
     // Training: two columns per token, one as context and one within its block. With one layer both have the
     // same keys and values, so a trainer needs only the second.
@@ -117,7 +117,7 @@ TEST_CASE("GLIDE: a training block is a round") {
         CAPTURE(root);
         CAPTURE(step);
         CHECK(mask.step(root + step) == step + 1);
-        CHECK(distance(rows[static_cast<std::size_t>(step)],
+        CHECK(farthest(rows[static_cast<std::size_t>(step)],
                        trained.logits[static_cast<std::size_t>(length + root + step)]) < 1e-11);
       }
     }
@@ -125,12 +125,14 @@ TEST_CASE("GLIDE: a training block is a round") {
 }
 
 TEST_CASE("HASS: forward pass j equals draft step j") {
-  const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5);
+  float scores = kRandom;
   DecoderConfig config = config_of(24, 1, 2, 1, 10);
   config.conditioned_on = Conditioning::features;
   SUBCASE("on the last layer") {}
   SUBCASE("on three layers") { config.feature_layers = {1, 2}; }
-  const auto weights = random_weights(config, 6, target_weights);
+  SUBCASE("on two layers, steep scores") { config.feature_layers = {1}, scores = kSteep; }
+  const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5, scores);
+  const auto weights = random_weights(config, 6, scores, target_weights);
   const ContextAlignment alignment{.forwards = 4};
   const auto text = random_text(12);
   const auto length = static_cast<std::int32_t>(text.size());
@@ -169,8 +171,8 @@ TEST_CASE("HASS: forward pass j equals draft step j") {
       CAPTURE(step);
       const std::size_t at = index(step, root + step);
       CHECK(root + step >= alignment.first_row(step + 1));
-      CHECK(distance(rows[static_cast<std::size_t>(step)], trained.logits[at]) < 1e-11);
-      CHECK(distance(features.row(root + step), trained.features[at]) < 1e-11);
+      CHECK(farthest(rows[static_cast<std::size_t>(step)], trained.logits[at]) < 1e-11);
+      CHECK(farthest(features.row(root + step), trained.features[at]) < 1e-11);
     }
   }
 }

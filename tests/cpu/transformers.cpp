@@ -17,6 +17,7 @@
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/json.hpp"
 #include "specula/cpu/reference_decoder.hpp"
+#include "worst.hpp"
 
 namespace {
 
@@ -82,9 +83,9 @@ TEST_CASE("logits of tiny models are those of transformers") {
       for (std::size_t t = 0; t < expected.size(); ++t) {
         const double here = exact[static_cast<std::ptrdiff_t>(t)];
         REQUIRE(std::isfinite(here + doubles[t] + static_cast<double>(floats[t])));
-        most = std::max(most, std::abs(here - expected[t]));
-        most_double = std::max(most_double, std::abs(here - doubles[t]));
-        most_float = std::max(most_float, std::abs(here - static_cast<double>(floats[t])));
+        most = specula_test::worse(most, std::abs(here - expected[t]));
+        most_double = specula_test::worse(most_double, std::abs(here - doubles[t]));
+        most_float = specula_test::worse(most_float, std::abs(here - static_cast<double>(floats[t])));
       }
     }
     CHECK(most < 1e-4);

@@ -23,12 +23,17 @@ using SceneOf = AttentionScene<Element, kHead, typename Variant::template Stored
 template <class Variant, class Element, int kHead>
 AttentionErrors check_attention(const AttentionCase& c, AttentionCut cut = {}) {
   CAPTURE(c.seed);
+  CAPTURE(static_cast<int>(c.scores));
+  CAPTURE(static_cast<int>(c.layout));
   CAPTURE(cut.rows);
   CAPTURE(cut.splits);
   CAPTURE(cut.cluster);
   const SceneOf<Variant, Element, kHead> scene(c);
   const AttentionErrors errors =
       compare_attention(scene, Variant::run(scene, plan_for<Variant>(scene, cut), c.seed));
+  CAPTURE(errors.sequence);
+  CAPTURE(errors.node);
+  CAPTURE(errors.head);
   CHECK(errors.wrong == 0);
   // Error left by rounding the weights: about 2e-3 for bf16, 2e-4 for f16, twice
   // that where few keys dominate.
@@ -59,6 +64,7 @@ inline AttentionCase random_attention(std::uint64_t seed) {
   if (random.bernoulli(0.3)) c.softcap = random.bernoulli(0.5) ? 2.0f : 30.0f;
   if (random.bernoulli(0.4)) c.scale = random.bernoulli(0.5) ? 0.5f : -0.2f;
   c.scaled = random.bernoulli(0.4);
+  if (random.bernoulli(0.6)) c.scores = kKeyScores[random.below(5)];
   return c;
 }
 
@@ -234,8 +240,29 @@ TEST_CASE_TEMPLATE_DEFINE("positions need not be slots: windows are applied by p
   CHECK(errors.relative < 6e-4);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("maxima that rise steeply, and flat rows", Variant, attention_maxima) {
-  for (const double spread : {0.0, 1e-3, 4.0, 12.0}) {
+TEST_CASE_TEMPLATE_DEFINE("flat, peaked, rising and falling scores, in every layout", Variant,
+                          attention_scores) {
+  std::uint64_t seed = 300;
+  for (const KeyScores scores : kKeyScores)
+    for (int layout = 0; layout < 5; ++layout) {
+      const AttentionCase c{.query_heads = 4,
+                            .kv_heads = 2,
+                            .lengths = {150, 0, 63},
+                            .nodes = {5, 2, 7},
+                            .page_size = layout % 2 == 0 ? 16 : 7,
+                            .layout = static_cast<KvLayout>(layout),
+                            .two_tables = layout % 3 == 0,
+                            .window = layout == 1 ? 40 : 0,
+                            .scores = scores,
+                            .seed = ++seed};
+      const int rows = Variant::kRows[seed % std::size(Variant::kRows)];
+      check_attention<Variant, specula::cuda::BFloat16, 64>(c, {rows, 1 + layout});
+      check_attention<Variant, specula::cuda::Half, 128>(c, {0, 1 + layout, 1 << layout % 3});
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE("scores around 0, and maxima that rise steeply", Variant, attention_maxima) {
+  for (const double spread : {1e-3, 4.0, 12.0}) {
     AttentionCase c{
         .query_heads = 4, .lengths = {250}, .nodes = {6}, .scale = 1.0f, .spread = spread, .seed = 11};
     const SceneOf<Variant, specula::cuda::BFloat16, 64> scene(c);
@@ -400,6 +427,7 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", 
   TEST_CASE_TEMPLATE_INVOKE(attention_live, Variant);       \
   TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);  \
+  TEST_CASE_TEMPLATE_INVOKE(attention_scores, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);      \
   TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant); \

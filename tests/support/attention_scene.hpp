@@ -10,11 +10,19 @@
 #include <vector>
 
 #include "random.hpp"
+#include "worst.hpp"
 
 namespace specula_test {
 
 enum class KvLayout : std::uint8_t { nhd, hnd, joint_nhd, joint_hnd, contiguous };  // joint: (pages, 2, ...)
 enum class KvTable : std::uint8_t { csr, rectangle };
+
+/// Scores of random queries and keys, which weigh many keys; all alike, so that the output is the mean; one
+/// far above the rest, so that it is that key's value; growing or falling from key to key, so that each tile
+/// has another maximum, or all but the first weigh nothing.
+enum class KeyScores : std::uint8_t { random, flat, peaked, rising, falling };
+inline constexpr KeyScores kKeyScores[] = {KeyScores::random, KeyScores::flat, KeyScores::peaked,
+                                           KeyScores::rising, KeyScores::falling};
 
 struct AttentionCase {
   int query_heads = 4, kv_heads = 1;
@@ -28,7 +36,8 @@ struct AttentionCase {
   bool by_depth = false;  // positions as prefix + depth
   bool forget = true;     // tokens out of every window have no pages
   float softcap = 0, scale = 0.1f;
-  double spread = 1;    // of q, k, v
+  double spread = 1;  // of q, k, v
+  KeyScores scores = KeyScores::random;
   bool scaled = false;  // keys and values have scales; 8-bit ones always have
   std::uint64_t seed = 1;
 };
@@ -90,6 +99,7 @@ struct AttentionScene {
   std::int64_t q_stride = 0;
   std::vector<double> k, v;  // of sequence b, slot, head: as the reference reads them
   std::vector<std::int64_t> first_slot;
+  std::vector<int> aimed;  // of query, head: the key that all its weight is on; -1: none
   specula::cuda::TreeAttentionArgs<Element, Stored> args{};
 
   static constexpr int kGap = 8;
@@ -109,12 +119,15 @@ struct AttentionScene {
 
     q_stride = c.query_heads * kHead + 2 * kGap;
     q.assign(static_cast<std::size_t>(q_stride * (begin.back() + 1)), Element{0x7FFF});
-    for (int n = 0; n < begin.back(); ++n)
-      for (int i = 0; i < c.query_heads * kHead; ++i)
-        q[static_cast<std::size_t>(n * q_stride + i)] = {nearest_bits(Element{}, number(random))};
+    for (std::size_t b = 0; b < sequences; ++b)
+      for (int n = begin[b]; n < begin[b + 1]; ++n)
+        for (int i = 0; i < c.query_heads * kHead; ++i)
+          q[static_cast<std::size_t>(n * q_stride + i)] = {
+              nearest_bits(Element{}, query_number(random, b, i % kHead))};
 
     if (c.layout == KvLayout::contiguous) c.page_size = most_tokens + 3;
     lay_out(random, most_tokens);
+    if (c.scores == KeyScores::peaked) aim(random);
   }
 
   /// Committed tokens that no window of the sequence reaches; engines free their pages.
@@ -132,10 +145,7 @@ struct AttentionScene {
     std::vector<double> scores(static_cast<std::size_t>(tokens(b)), -INFINITY);
     double top = -INFINITY;
     for (int j = 0; j < tokens(b); ++j) {
-      const int node = j - c.lengths[b];
-      if (node >= 0 && !is_above(b, node, n)) continue;
-      const std::int64_t at = node < 0 ? j : position[static_cast<std::size_t>(begin[b] + node)];
-      if (c.window > 0 && !(position[static_cast<std::size_t>(row)] - at < c.window)) continue;
+      if (!sees(b, n, j)) continue;
       double s = 0;
       for (int i = 0; i < kHead; ++i)
         s += plain_value(q[static_cast<std::size_t>(row * q_stride + h * kHead + i)]) *
@@ -157,9 +167,69 @@ struct AttentionScene {
     out[kHead] = total > 0 ? top + std::log(total) : -INFINITY;
     return out;
   }
+  /// Whether node n of sequence b attends to the token in slot j.
+  bool sees(std::size_t b, int n, int j) const {
+    const int node = j - c.lengths[b];
+    if (node >= 0 && !is_above(b, node, n)) return false;
+    const std::int64_t at = node < 0 ? j : position[static_cast<std::size_t>(begin[b] + node)];
+    return c.window == 0 || position[static_cast<std::size_t>(begin[b] + n)] - at < c.window;
+  }
+  /// Whether the reference's output of node n and head h is what the scores are called.
+  bool is_as_called(std::size_t b, int n, int h, const std::vector<double>& output) const {
+    if (output[kHead] == -INFINITY || c.softcap > 0) return true;
+    if (c.scores == KeyScores::flat) {
+      int seen = 0;
+      for (int j = 0; j < tokens(b); ++j) seen += sees(b, n, j);
+      return std::fabs(output[kHead] - std::log(seen)) < 1e-12;
+    }
+    const int key = aimed.empty() ? -1 : aimed[static_cast<std::size_t>((begin[b] + n) * c.query_heads + h)];
+    if (key < 0) return c.scores != KeyScores::peaked;
+    for (int i = 0; i < kHead; ++i)
+      if (!(std::fabs(output[static_cast<std::size_t>(i)] -
+                      v[slot(b, key, h / (c.query_heads / c.kv_heads), i)]) < 1e-6))
+        return false;
+    return true;
+  }
 
  private:
   double number(Random& random) const { return c.spread * random.between(-1.7, 1.7); }
+  bool is_ramp() const { return c.scores == KeyScores::rising || c.scores == KeyScores::falling; }
+  /// Element i of a query and of the key in slot j of sequence b. On a ramp, the first elements make a score
+  /// that grows by 0.35 from key to key.
+  double query_number(Random& random, std::size_t b, int i) const {
+    const double x = number(random);
+    if (c.scores == KeyScores::flat) return 0;
+    return is_ramp() && i == 0 ? 0.35 * tokens(b) / (4 * static_cast<double>(c.scale)) : x;
+  }
+  double key_number(Random& random, std::size_t b, int j, int i) const {
+    const double x = number(random);
+    if (!is_ramp() || i > 0) return x;
+    return (c.scores == KeyScores::rising ? 4.0 : -4.0) * (static_cast<double>(j) / tokens(b) - 0.5);
+  }
+  /// Turns each query to a key that it sees: often the first or the last one.
+  void aim(Random& random) {
+    for (std::size_t b = 0; b < c.lengths.size(); ++b)
+      for (int n = 0; n < c.nodes[b]; ++n)
+        for (int h = 0; h < c.query_heads; ++h) {
+          std::vector<int> seen;
+          for (int j = 0; j < tokens(b); ++j)
+            if (sees(b, n, j)) seen.push_back(j);
+          const int kind = random.below(4), any = random.below(1 << 20);
+          aimed.push_back(seen.empty() ? -1
+                          : kind == 0  ? seen.front()
+                          : kind == 1  ? seen.back()
+                                       : seen[static_cast<std::size_t>(any) % seen.size()]);
+          if (seen.empty()) continue;
+          const auto key = [&](int i) {
+            return k[slot(b, aimed.back(), h / (c.query_heads / c.kv_heads), i)];
+          };
+          double square = 0;
+          for (int i = 0; i < kHead; ++i) square += key(i) * key(i);
+          for (int i = 0; i < kHead; ++i)
+            q[static_cast<std::size_t>((begin[b] + n) * q_stride + h * kHead + i)] = {
+                nearest_bits(Element{}, 100 * key(i) / (square * static_cast<double>(c.scale)))};
+        }
+  }
   std::size_t slot(std::size_t b, int j, int kv_head, int i) const {
     return static_cast<std::size_t>(((first_slot[b] + j) * c.kv_heads + kv_head) * kHead + i);
   }
@@ -259,7 +329,7 @@ struct AttentionScene {
           for (int i = 0; i < kHead; ++i) {
             const auto of_k = static_cast<double>(k_scale[static_cast<std::size_t>(h)]),
                        of_v = static_cast<double>(v_scale[static_cast<std::size_t>(h)]);
-            const Stored x{nearest_bits(Stored{}, number(random) / of_k)},
+            const Stored x{nearest_bits(Stored{}, key_number(random, b, j, i) / of_k)},
                 y{nearest_bits(Stored{}, number(random) / of_v)};
             if (j >= forgotten(b)) put(b, j, h, i, x, y);
             k.push_back(plain_value(x) * of_k);
@@ -299,24 +369,29 @@ struct AttentionOutput {
   }
 };
 
-/// Distance of a run from the reference: relative error over all outputs, largest difference of the
-/// log-sum-exps, and defects (NaN, missing writes, writes out of place).
+/// Distance of a run from the reference: the relative error of the worst output, that of one head of one
+/// node, and where it is; the largest difference of log-sum-exps, of 1 or of a sixteenth of the largest one
+/// if that is more; and defects (NaN, missing writes, writes out of place, a reference that is not what its
+/// scores are called).
 struct AttentionErrors {
   double relative = 0, lse = 0;
   int wrong = 0;
+  std::size_t sequence = 0;
+  int node = 0, head = 0;
 };
 template <class Scene>
 AttentionErrors compare_attention(const Scene& scene, const AttentionOutput<typename Scene::Element>& got) {
   constexpr int kHead = Scene::kHead;
   AttentionErrors errors;
-  double difference = 0, norm = 0;
   for (const specula::cuda::Status status : got.status)
     if (status != specula::cuda::Status::ok) ++errors.wrong;
   for (std::size_t b = 0; b < scene.c.lengths.size(); ++b)
     for (int n = 0; n < scene.c.nodes[b]; ++n)
       for (int h = 0; h < scene.c.query_heads; ++h) {
         const auto want = scene.reference(b, n, h);
+        if (!scene.is_as_called(b, n, h, want)) ++errors.wrong;
         const std::int64_t query = scene.begin[b] + n;
+        double difference = 0, norm = 0;
         for (int i = 0; i < kHead; ++i) {
           const double x = plain_value(got.out[static_cast<std::size_t>(query * got.stride + h * kHead + i)]);
           const double y = want[static_cast<std::size_t>(i)];
@@ -324,18 +399,21 @@ AttentionErrors compare_attention(const Scene& scene, const AttentionOutput<type
           difference += (x - y) * (x - y);
           norm += y * y;
         }
+        const double relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+        if (!(relative <= errors.relative)) errors.sequence = b, errors.node = n, errors.head = h;
+        errors.relative = worse(errors.relative, relative);
         const auto lse =
             static_cast<double>(got.lse[static_cast<std::size_t>(query * scene.c.query_heads + h)]);
         if (want[kHead] == -INFINITY ? lse != -INFINITY : !std::isfinite(lse))
           ++errors.wrong;
         else if (want[kHead] > -INFINITY)
-          errors.lse = std::max(errors.lse, std::fabs(lse - want[kHead]));
+          errors.lse =
+              worse(errors.lse, std::fabs(lse - want[kHead]) / std::max(1.0, std::fabs(want[kHead]) / 16));
       }
   const auto used = static_cast<std::int64_t>(scene.c.query_heads) * kHead;
   for (std::size_t i = 0; i < got.out.size(); ++i)
     if (static_cast<std::int64_t>(i) % got.stride >= used && got.out[i].bits != 0x7FFE) ++errors.wrong;
   if (!std::isnan(got.lse.back())) ++errors.wrong;
-  errors.relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
   return errors;
 }
 

@@ -173,6 +173,18 @@ class ToyConditioned {
     nodes_.clear();
   }
 
+  /// The first n tokens are those of `other`, as it has computed them.
+  void fork_from(const ToyConditioned& other, std::int32_t n) {
+    settle();
+    for (std::size_t i = columns_.size(); i < static_cast<std::size_t>(n); ++i) {
+      model.append({&other.columns_.at(i).token, 1});
+      columns_.push_back(other.columns_[i]);
+    }
+    nodes_.clear();
+    settled_ = columns_.size();
+  }
+  const std::vector<Token>& cache() const { return model.cache(); }
+
   /// The row after `text` when the target holds `view_size` of its tokens, computed without the caches.
   std::vector<float> row(Tokens text, std::int32_t view_size) const {
     std::vector<float> memories, out(static_cast<std::size_t>(vocab_size()));

@@ -1,4 +1,4 @@
-// A toy model of many texts: a ToyModel for each slot.
+// Toy models of many texts: one of a text for each slot.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,15 @@
 
 namespace specula_test {
 
-class ToyBatch {
+/// `Of` is a model of one text that computes what is appended at once; a `fork_from(other, n)` of it copies
+/// what `other` has of its first n tokens.
+template <class Of>
+class ToyBatchOf {
  public:
   static constexpr bool kBatchInvariant = true;
 
-  ToyBatch(std::int32_t slots, std::int32_t tokens, std::uint64_t seed, std::int32_t chunk = 1000,
-           std::int32_t capacity = 64)
+  ToyBatchOf(std::int32_t slots, std::int32_t tokens, std::uint64_t seed, std::int32_t chunk = 1000,
+             std::int32_t capacity = 64)
       : chunk_(chunk) {
     for (std::int32_t i = 0; i < slots; ++i) texts_.emplace_back(tokens, seed, 2.0f, capacity);
     queues_.resize(texts_.size());
@@ -89,11 +92,14 @@ class ToyBatch {
     if (from == to || count == 0 || count > fresh.size() || given.size() < static_cast<std::size_t>(n) ||
         !std::equal(fresh.begin(), fresh.end(), given.begin() + at(to).size()))
       throw std::logic_error("a fork of other tokens, or of tokens that have run");
-    at(to).append(fresh);
+    if constexpr (requires(Of & own, const Of& other) { own.fork_from(other, n); })
+      at(to).fork_from(at(from), n);
+    else
+      at(to).append(fresh);
     queue(to).erase(queue(to).begin(), queue(to).begin() + static_cast<std::ptrdiff_t>(count));
     forked += static_cast<std::int64_t>(count);
   }
-  const ToyModel& at(std::int32_t slot) const { return texts_.at(static_cast<std::size_t>(slot)); }
+  const Of& at(std::int32_t slot) const { return texts_.at(static_cast<std::size_t>(slot)); }
 
   std::int64_t forked = 0;                   // tokens
   std::int64_t ran = 0;                      // appended tokens that went through passes
@@ -102,9 +108,19 @@ class ToyBatch {
   std::int32_t poison_slot = -1;             // of this slot
   std::int32_t most_rows = 0;                // tokens and nodes in a pass
 
- private:
+ protected:
   void change(std::int32_t slot) { ++changes_.at(static_cast<std::size_t>(slot)); }
-  ToyModel& at(std::int32_t slot) { return texts_.at(static_cast<std::size_t>(slot)); }
+  Of& at(std::int32_t slot) { return texts_.at(static_cast<std::size_t>(slot)); }
+  /// Runs all queued tokens of a slot.
+  void run_queued(std::int32_t slot) {
+    if (queued(slot) == 0) return;
+    change(slot);
+    ran += queued(slot);
+    at(slot).append(Tokens(queue(slot)));
+    queue(slot).clear();
+  }
+
+ private:
   std::vector<Token>& queue(std::int32_t slot) { return queues_.at(static_cast<std::size_t>(slot)); }
   const std::vector<Token>& queue(std::int32_t slot) const {
     return queues_.at(static_cast<std::size_t>(slot));
@@ -129,14 +145,15 @@ class ToyBatch {
     }
   }
 
-  std::vector<ToyModel> texts_;
+  std::vector<Of> texts_;
   std::vector<std::vector<Token>> queues_;
   std::vector<double> seconds_;
   std::vector<float> rows_;
   std::int32_t chunk_;
   std::vector<std::uint64_t> changes_;
 };
+using ToyBatch = ToyBatchOf<ToyModel>;
 static_assert(specula::BatchInvariant<ToyBatch>);
-static_assert(specula::detail::RunsInBatch<specula::SlotOf<ToyBatch>>);
+static_assert(specula::MergesPasses<specula::SlotOf<ToyBatch>>);
 
 }  // namespace specula_test

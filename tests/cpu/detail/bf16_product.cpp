@@ -15,6 +15,7 @@
 #include "skip.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "thread_sanitizer.hpp"
+#include "worst.hpp"
 
 namespace {
 
@@ -73,8 +74,8 @@ UNTHREADED_TEST_CASE("any number of inputs gives the sums of the rounded inputs,
         double sum = 0;
         for (std::int32_t k = 0; k < cols; ++k)
           sum += static_cast<double>(matrix.value(r, k)) * rounded(x[static_cast<std::size_t>(c * ldx + k)]);
-        error =
-            std::max(error, std::abs(sum - static_cast<double>(all[static_cast<std::size_t>(c * rows + r)])));
+        error = specula_test::worse(
+            error, std::abs(sum - static_cast<double>(all[static_cast<std::size_t>(c * rows + r)])));
       }
     CAPTURE(cols);
     CHECK(error < 2e-5);
@@ -111,18 +112,18 @@ TEST_CASE(
     parents.push_back(i == 0 ? specula::kNoParent : random.below(i));
   }
   const auto rows = tree.extend(tokens, parents), exact = full.extend(tokens, parents);
-  float worst = 0, largest = 0;
+  double worst = 0, largest = 0;
   std::int32_t same = 0;
   for (NodeId i = 0; i < 64; ++i) {
     const auto one =
         alone.extend({&tokens[static_cast<std::size_t>(i)], 1}, {&parents[static_cast<std::size_t>(i)], 1});
     same += std::equal(one.row(0).begin(), one.row(0).end(), rows.row(i).begin());
     for (std::size_t v = 0; v < 96; ++v) {
-      worst = std::max(worst, std::abs(rows.row(i)[v] - exact.row(i)[v]));
-      largest = std::max(largest, std::abs(exact.row(i)[v]));
+      worst = specula_test::worse(worst, static_cast<double>(std::abs(rows.row(i)[v] - exact.row(i)[v])));
+      largest = std::max(largest, static_cast<double>(std::abs(exact.row(i)[v])));
     }
   }
   CHECK(same == 64);
-  CHECK(worst < 0.03f * largest);
+  CHECK(worst < 0.03 * largest);
   CHECK(worst > 0);  // shows that inputs were rounded
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "one_layer.hpp"
+#include "worst.hpp"
 
 using namespace specula::cpu;
 using specula_test::OneLayer;
@@ -45,7 +46,7 @@ struct Head : OneLayer {
         want += weights.feature_input->fusion.value(r, k) * weights.tokens().value(batch.token(i).token, k);
         if (feature) want += weights.feature_input->fusion.value(r, 20 + k) * feature[k];
       }
-      worst = std::max(worst, std::abs(batch.hidden.at(i)[r] - want));
+      worst = specula_test::worse(worst, std::abs(batch.hidden.at(i)[r] - want));
     }
     return worst;
   }

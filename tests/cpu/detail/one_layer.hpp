@@ -9,12 +9,14 @@
 #include <span>
 #include <vector>
 
+#include "../attention_scores.hpp"
 #include "../naive_llama.hpp"
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/model_input.hpp"
 #include "specula/cpu/detail/slot_memory.hpp"
+#include "worst.hpp"
 
 namespace specula_test {
 
@@ -39,9 +41,12 @@ struct OneLayer {
   specula::cpu::detail::Segment<double> segment{0, 3, 0, 3, &memory, &target};  // all tokens are one text
 
   explicit OneLayer(const specula::cpu::DecoderConfig& of = small(),
-                    std::shared_ptr<const specula::cpu::DecoderWeights<double>> target = {})
+                    std::shared_ptr<const specula::cpu::DecoderWeights<double>> of_target = {},
+                    float scores = kRandom)
       : config(of),
-        weights(specula::cpu::random_decoder_weights<double>(of, 5, specula::cpu::WeightType::full, target)) {
+        weights(with_scores(
+            specula::cpu::random_decoder_weights<double>(of, 5, specula::cpu::WeightType::full, of_target),
+            scores)) {
     batch.tokens = tokens;
     batch.segments = {&segment, 1};
     for (std::int32_t i = 0; i < 3; ++i) weights.tokens().get_row(batch.token(i).token, batch.hidden.at(i));
@@ -66,8 +71,8 @@ struct OneLayer {
     double error = 0;
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t k = 0; k < naive.hidden[0][i].size(); ++k)
-        error = std::max(
-            error, std::abs(naive.hidden[0][i][k] - batch.hidden.at(static_cast<std::ptrdiff_t>(i))[k]));
+        error = worse(error,
+                      std::abs(naive.hidden[0][i][k] - batch.hidden.at(static_cast<std::ptrdiff_t>(i))[k]));
     return error;
   }
 };

@@ -4,6 +4,7 @@
 #include <specula/cuda/api/tree_attention_mma.cuh>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -29,6 +30,40 @@ TEST_CASE("every group of query heads, rows of a node in two tiles") {
                             .seed = static_cast<std::uint64_t>(10 * group)};
       check_attention<Variant, BFloat16, 64>(c, {rows});
     }
+}
+
+TEST_CASE_TEMPLATE("the judgement sees one key's value in the place of another's, in one head of one node",
+                   Element, BFloat16, device::Half) {
+  const AttentionScene<Element, 64> scene({.query_heads = 8,
+                                           .kv_heads = 2,
+                                           .lengths = {450, 60},
+                                           .nodes = {40, 20},
+                                           .scores = KeyScores::flat,
+                                           .seed = 17});
+  auto got = Variant::run(scene, plan_for<Variant>(scene));
+  const double bound = std::is_same_v<Element, BFloat16> ? 5e-3 : 6e-4;
+  CHECK(compare_attention(scene, got).relative < bound);
+  const int node = 23, head = 5, key = 300, other = 17;
+  const double weight = std::exp(-scene.reference(0, node, head)[64]);  // all weigh alike
+  double change = 0, all = 0;
+  for (int i = 0; i < 64; ++i) {
+    const auto value = [&](int j) { return scene.v[static_cast<std::size_t>((j * 2 + head / 4) * 64 + i)]; };
+    Element& x = got.out[static_cast<std::size_t>(node * got.stride + head * 64 + i)];
+    const double before = plain_value(x);
+    x = {nearest_bits(Element{}, before + weight * (value(other) - value(key)))};
+    change += std::pow(plain_value(x) - before, 2);
+  }
+  for (int n = 0; n < 40; ++n)
+    for (int h = 0; h < 8; ++h) {
+      const auto output = scene.reference(0, n, h);
+      for (std::size_t i = 0; i < 64; ++i) all += output[i] * output[i];
+    }
+  CHECK(std::sqrt(change / all) < 5e-3);  // hidden by a norm of all outputs
+  const AttentionErrors errors = compare_attention(scene, got);
+  CHECK(errors.relative > 3 * bound);
+  CHECK(errors.sequence == 0);
+  CHECK(errors.node == node);
+  CHECK(errors.head == head);
 }
 
 TEST_CASE("variants fit in the shared memory of every device") {

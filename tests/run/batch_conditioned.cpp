@@ -1,0 +1,200 @@
+// Texts in a batch whose drafts read the target's state, keys and values (Glide) or features (FeatureHead):
+// bitwise those alone, under random schedules.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <specula/any.hpp>
+#include <specula/run/batch_speculator.hpp>
+#include <specula/specula.hpp>
+
+#include "conditioned_batch.hpp"
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+static_assert(BatchInvariant<SeenBatch> && BatchInvariant<DraftBatch<ToyGlide>>);
+static_assert(ExposesKeyValues<SlotOf<SeenBatch>> && ExposesFeatures<SlotOf<SeenBatch>>);
+static_assert(specula::MergesPasses<GlideKind::Draft> &&
+              specula::MergesPasses<HeadKind::Draft>);
+
+struct Text {
+  std::vector<Token> tokens;
+  FinishReason reason = FinishReason::cancelled;
+  std::int64_t rounds = 0, proposed = 0;
+  std::vector<std::int64_t> accepted;
+  bool operator==(const Text&) const = default;
+};
+
+/// A schedule: models, shape, requests and what happens, all drawn from a seed.
+template <class Kind, ProposalKind kind>
+class Schedule {
+ public:
+  Schedule(std::uint64_t seed, bool drafts_fail) : random_(seed), drafts_fail_(drafts_fail) {
+    vocab_ = 3 + random_.below(4);
+    slots_ = 1 + random_.below(4);
+    capacity_ = random_.bernoulli(0.3) ? 12 + random_.below(12) : 64;
+    const std::int32_t chunks[] = {1, 2, 3, 7, 1000};
+    chunk_ = chunks[random_.below(5)], draft_chunk_ = chunks[random_.below(5)];
+    rule_ = random_.bernoulli(0.3) ? RuleName::match : RuleName::sampling;
+    temperature_ = drafts_fail || random_.bernoulli(0.2) ? 0.0f : 0.8f;
+    shape_ = random_.below(3);
+  }
+
+  /// Plays it. The number of texts that were compared; those that are not as alone fail a check.
+  std::int64_t run() {
+    Models models(*this, slots_, chunk_, draft_chunk_);
+    BatchSpeculator batch(
+        slots_, [&](std::int32_t slot) { return make(models, slot); }, models.draft, models.target);
+    std::map<TextId, TextRequest> asked;
+    std::vector<std::vector<Token>> written;  // texts to go on with
+    std::int64_t compared = 0;
+    for (int step = 0, joined = 0; joined < 8 || !batch.empty(); ++step) {
+      REQUIRE(step < 4000);
+      while (joined < 8 && random_.bernoulli(0.4)) {
+        TextRequest request = next(joined++, written);
+        const TextId id = batch.join(request);
+        asked.emplace(id, std::move(request));
+      }
+      if (random_.bernoulli(0.03) && !asked.empty())
+        batch.cancel(1 + static_cast<TextId>(random_.below(static_cast<std::int32_t>(asked.size()))));
+      if (random_.bernoulli(0.05)) models.target.throw_pass = models.target.passes + 1;
+      if (drafts_fail_ && random_.bernoulli(0.05)) models.draft.throw_pass = models.draft.passes + 1;
+      try {
+        for (const TextResult& text : batch.step()) {
+          const TextRequest& request = asked.at(text.id);
+          const Text want = alone(request);
+          Text have{text.tokens, text.reason, text.stats.rounds, text.stats.proposed, text.stats.accepted};
+          CHECK(!text.failure);
+          if (text.reason == FinishReason::cancelled) {
+            CHECK(have.tokens.size() <= want.tokens.size());
+            CHECK(std::equal(have.tokens.begin(), have.tokens.end(), want.tokens.begin()));
+          } else if (drafts_fail_) {
+            CHECK(have.tokens == want.tokens);
+          } else {
+            CHECK(have == want);
+          }
+          ++compared;
+          accepted += have.rounds == 0 ? 0 : static_cast<std::int64_t>(have.tokens.size()) - have.rounds;
+          written.push_back(request.prompt);
+          written.back().insert(written.back().end(), text.tokens.begin(), text.tokens.end());
+        }
+      } catch (const std::runtime_error&) {
+        ++failed;
+      }
+    }
+    forked += models.draft.forked;
+    failed_drafts += models.draft.throw_pass > 0 && models.draft.throw_pass <= models.draft.passes;
+    return compared;
+  }
+  std::int64_t accepted = 0, forked = 0, failed = 0, failed_drafts = 0;
+
+ private:
+  struct Models {
+    Models(const Schedule& s, std::int32_t slots, std::int32_t chunk, std::int32_t draft_chunk)
+        : target(slots, s.vocab_, 3, chunk, s.capacity_),
+          draft(slots, s.vocab_, 3, draft_chunk, s.capacity_) {
+      for (std::int32_t i = 0; i < slots; ++i) targets.emplace_back(target, i), drafts.emplace_back(draft, i);
+    }
+    SeenBatch target;
+    typename Kind::Batch draft;
+    std::vector<SlotOf<SeenBatch>> targets;
+    std::vector<SlotOf<typename Kind::Batch>> drafts;
+  };
+  using Shape = AnyShape<typename Kind::Draft, kind>;
+
+  Shape shape() const {
+    if constexpr (kind == ProposalKind::deterministic) {
+      if (shape_ == 0) return Shape(DynamicTree{.top_k = 2, .expansions = 2, .total = 5});
+      if (shape_ == 1) return Shape(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}}});
+      return Shape(Chain<>{.length = 4});
+    } else {
+      return Shape(Chain<Draw::sampled>{.length = 1 + shape_, .exit_below = shape_ == 1 ? 0.3f : 0.0f});
+    }
+  }
+  auto make(Models& models, std::int32_t slot) const {
+    const auto s = static_cast<std::size_t>(slot);
+    return Speculator{TreeVerifier{models.targets[s], AnyRule<kind>(rule_)},
+                      typename Kind::Draft{models.drafts[s], models.targets[s]}, shape()};
+  }
+  Text alone(const TextRequest& request) const {
+    Models models(*this, 1, 1000, 1000);
+    auto run = make(models, 0);
+    run.verifier().set_params(request.params);
+    PhiloxRandom rng{request.seed, request.sequence};
+    Text out;
+    out.reason =
+        run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng,
+                     [&](Tokens fresh) { out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end()); })
+            .reason;
+    out.rounds = run.stats().rounds, out.proposed = run.stats().proposed, out.accepted = run.stats().accepted;
+    return out;
+  }
+  /// A prompt of its own, one that begins as others do, or a text that has ended and goes on.
+  TextRequest next(int index, const std::vector<std::vector<Token>>& written) {
+    TextRequest request;
+    const int from = random_.below(3);
+    if (from == 0 && !written.empty()) {
+      request.prompt =
+          written[static_cast<std::size_t>(random_.below(static_cast<std::int32_t>(written.size())))];
+      request.prompt.resize(
+          std::min<std::size_t>(request.prompt.size(), static_cast<std::size_t>(capacity_ - 4)));
+    } else if (from == 1) {
+      for (Token t = 0; t < 8; ++t) request.prompt.push_back(t * t % vocab_);
+    }
+    for (int i = 1 + random_.below(3); i > 0; --i) request.prompt.push_back(random_.below(vocab_));
+    request.max_new_tokens = 1 + random_.below(20);
+    request.params.temperature = temperature_;
+    if (random_.bernoulli(0.3)) request.stop = {random_.below(vocab_)};
+    request.seed = random_.bits();
+    request.sequence = static_cast<std::uint32_t>(index);
+    return request;
+  }
+
+  Random random_;
+  bool drafts_fail_;
+  std::int32_t vocab_, slots_, capacity_, chunk_, draft_chunk_;
+  RuleName rule_;
+  float temperature_;
+  int shape_;
+};
+
+template <class Kind, ProposalKind kind>
+void play(bool drafts_fail = false) {
+  std::int64_t compared = 0, accepted = 0, forked = 0, failed = 0, failed_drafts = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    Schedule<Kind, kind> schedule(seed, drafts_fail);
+    compared += schedule.run();
+    accepted += schedule.accepted, forked += schedule.forked, failed += schedule.failed;
+    failed_drafts += schedule.failed_drafts;
+  }
+  CHECK(compared == 40 * 8);
+  CHECK(accepted > 300);
+  CHECK(forked > 200);
+  CHECK(failed > 20);
+  CHECK((failed_drafts > 10) == drafts_fail);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("texts with a draft that reads the target's state are those alone, in random schedules",
+                   Kind, GlideKind, HeadKind) {
+  play<Kind, ProposalKind::sampled>();
+  play<Kind, ProposalKind::deterministic>();
+}
+
+TEST_CASE_TEMPLATE("with passes of the draft that fail, their tokens are those alone", Kind, GlideKind,
+                   HeadKind) {
+  play<Kind, ProposalKind::deterministic>(true);
+}
