@@ -17,7 +17,7 @@ struct Usage {
   std::int64_t nodes = 0;  ///< nodes in those passes
   /// Inside the model, catch-up and commits included: by its own clock (TimesItself), else wall time.
   double seconds = 0;
-  double layers = 0;       ///< computed for those nodes, summed; 0: not counted
+  double layers = 0;  ///< computed for those nodes, summed; 0: not counted
 
   /// Adds another model's or period's usage.
   Usage& operator+=(const Usage& other) {
@@ -65,11 +65,12 @@ struct Timing {
 /// Statistics summed over rounds. The sum of two pools them; the difference from an earlier copy has the
 /// figures since then.
 struct Stats {
-  std::int64_t rounds = 0;             ///< calls of step()
-  std::int64_t new_tokens = 0;         ///< emitted: accepted draft tokens and next tokens, without those that
-                                       ///< count_emitted() removed
-  std::int64_t proposed = 0;           ///< draft tokens that the target ran, those behind the end included
-  std::int64_t failed_drafts = 0;      ///< texts of which a failing draft ended drafting
+  std::int64_t rounds = 0;            ///< calls of step()
+  std::int64_t new_tokens = 0;        ///< emitted: accepted draft tokens and next tokens, without those that
+                                      ///< count_emitted() removed
+  std::int64_t proposed = 0;          ///< draft tokens that the target ran, those behind the end included
+  std::int64_t failed_drafts = 0;     ///< texts of which a failing draft ended drafting
+  std::int64_t untimed_rounds = 0;    ///< whose target's pass took no time by its clock; see BatchBudget
   std::vector<std::int64_t> offered;  ///< (depth d) rounds whose path could reach depth d + 1 within the text
   std::vector<std::int64_t> accepted;  ///< (depth d) rounds whose path reached it
   Usage target,                        ///< in rounds, without prefill
@@ -128,6 +129,7 @@ struct Stats {
     f(new_tokens, other.new_tokens);
     f(proposed, other.proposed);
     f(failed_drafts, other.failed_drafts);
+    f(untimed_rounds, other.untimed_rounds);
     all(offered, other.offered);
     all(accepted, other.accepted);
     f(target, other.target);

@@ -17,8 +17,9 @@
 #include "specula/base/rows.hpp"
 #include "specula/cost/batch_budget.hpp"
 #include "specula/cost/curve_cost_model.hpp"
-#include "specula/proposal/pass_request.hpp"
+#include "specula/policy/optional_members.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/waiters.hpp"
 #include "specula/run/speculator.hpp"
 
 namespace specula {
@@ -74,6 +75,8 @@ class SharedDraft {
     std::int64_t calls = 0;               ///< of its draft in this round
     std::vector<std::uint8_t> kept = {};  ///< workspace
     std::size_t place = 0;                ///< likewise: among the texts of the round, which settles ties
+    bool granted = false;                 ///< likewise: a draft call in this round
+    Usage before = {};                    ///< likewise: of its draft before the round
   };
 
   /// For at most `texts` texts with `nodes` nodes each. A round with draft tokens takes at most `max_stretch`
@@ -105,7 +108,7 @@ class SharedDraft {
     for (Text* text : texts_) {
       text->place = place++;
       text->draft.context = static_cast<double>(text->run->text().size()) - 1;
-      text->calls = 0;
+      text->calls = 0, text->granted = false, text->before = text->run->stats().draft;
       price.chosen = chooses(*text);
       price.catch_up = std::min(price.catch_up, budget_.catch_up(text->draft));
       const NodeCounts nodes = text->run->nodes();
@@ -129,15 +132,15 @@ class SharedDraft {
       return x > y || (x == y && a->place < b->place);
     };
     std::sort(bidders_.begin(), bidders_.end(), likelier);
-    std::int32_t nodes = rank();
-    nodes += cost_model_->nodes_that_pay(probabilities_, nodes);
+    std::int32_t others = rank();
     for (Text* text : bidders_) {
       const DraftCall& call = *text->run->bid();
-      nodes += call.nodes - text->run->proposal().size();  // which a shape adds at its end
+      others += call.nodes - text->run->proposal().size();  // which a shape adds at its end
       bids_.push_back({call, chooses(*text), text->calls > 0 ? 0.0 : budget_.catch_up(text->draft)});
     }
-    const std::size_t granted = cost_model_->grants(bids_, nodes);
-    for (std::size_t i = 0; i < bidders_.size(); ++i) bidders_[i]->run->grant(i < granted);
+    const std::size_t granted = cost_model_->grants(bids_, probabilities_, others);
+    for (std::size_t i = 0; i < bidders_.size(); ++i)
+      bidders_[i]->granted |= i < granted, bidders_[i]->run->grant(i < granted);
     return true;
   }
   /// Records a draft pass: its rows, the queued tokens that ran in it, its time.
@@ -168,10 +171,22 @@ class SharedDraft {
   void ended(Text& text, std::int32_t tokens) {
     budget_.see(text.run->proposal(), text.run->result());
     round_.tokens += tokens;
+    if (text.granted && text.calls == 0) {  // it drafted without a pass that others share
+      const Usage own = text.run->stats().draft - text.before;
+      if (own.calls > 0) unmerged_ += own, ++unmerged_texts_;
+      text.calls = own.calls;
+    }
     text.draft.add_round(tokens, text.calls);
   }
   /// Learns from the round.
   void end() {
+    if (unmerged_.calls > 0) {
+      const double level = unmerged_.seconds * unmerged_texts_ / static_cast<double>(unmerged_.calls);
+      round_.draft_cost += budget_.learn_call(unmerged_texts_, 0, level) *
+                           static_cast<double>(unmerged_.calls) / unmerged_texts_;
+      round_.timing.draft += unmerged_;
+    }
+    unmerged_ = {}, unmerged_texts_ = 0;
     if (round_.texts > 0 && round_.tokens > 0) budget_.learn(round_);
   }
 
@@ -222,6 +237,8 @@ class SharedDraft {
   std::optional<CurveCostModel> cost_model_;  // of the round
   bool drafts_ = false;                       // whether any text may draft in it
   BudgetRound round_;
+  Usage unmerged_;                   // of drafts whose calls are not merged
+  std::int32_t unmerged_texts_ = 0;  // theirs
   std::vector<Text*> texts_, bidders_;
   std::vector<DraftBid> bids_;  // (bidders_)
   std::vector<Ranked> ranked_;

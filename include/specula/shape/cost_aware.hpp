@@ -105,6 +105,9 @@ class CostAware {
     if constexpr (LearnsFromRounds<S>) shape_.reset();
   }
 
+  /// Of `most` nodes, those that a round of something else may have: see BatchBudget::probed().
+  std::int32_t probed(std::int32_t most) { return budget_.probed(2, most); }
+
   const S& shape() const { return shape_; }  ///< the wrapped shape
   /// The counts of a cascade's reviewers; empty for another shape. See CountsReviews.
   std::span<const Reviews> reviewed() const {

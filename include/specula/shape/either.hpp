@@ -91,14 +91,19 @@ class Either {
   void learn(const TokenTree& tree, const VerifyResult& result, Timing timing) {
     timing.draft = drafted_;  // without the look-ups
     if (copied_ == 0) {
-      const double cost = drafts_.learn(tree, result, timing);
+      double cost = drafts_.learn(tree, result, timing);
+      // Of a pass that many texts share, only what the draft took beside it is this text's own.
+      if (shared_ && timing.target.seconds > 0) cost += drafted_.seconds / timing.target.seconds;
       if (trials_ > 0) --trials_;
       if (drafted_.calls > 0 &&
           !std::exchange(resumes_, false))  // else plain decoding, or a draft that catches up
         drafting_[level_].saw(static_cast<double>(result.accepted.size()), cost);
       return;
     }
-    if (!shared_) drafts_.learn_other(tree, result, timing);
+    if (shared_)
+      copying_[level_].saw(static_cast<double>(result.accepted.size()), 1);
+    else
+      drafts_.learn_other(tree, result, timing);
     if (++waited_ >= patience_) {
       trials_ = kTrials, waited_ = 0, resumes_ = true;
       patience_ = std::min(2 * patience_, kMostPatience);
@@ -130,8 +135,8 @@ class Either {
     Token token;
     float confidence;
   };
-  /// The rounds that drafted where copies promised about as much.
-  struct Drafting {
+  /// The rounds of one kind where copies promised about as much.
+  struct Rounds {
     double tokens = 0, cost = 0, rounds = 0;
 
     void saw(double more_tokens, double more_cost) {
@@ -143,7 +148,7 @@ class Either {
 
   void forget() {
     acceptance_ = {};
-    drafting_ = {};
+    drafting_ = copying_ = {};
     trials_ = drafts_.budget().target_costs().given() ? 0 : kFirst;
     waited_ = 0, patience_ = kPatience;
     resumes_ = false;
@@ -159,10 +164,13 @@ class Either {
     level_ = 0;
     // With costs in common a budget decides how many are verified, and rounds are compared by their tokens.
     shared_ = round.cost_model && round.cost_model->is_shared();
-    const auto cost = [&](std::int32_t nodes) { return shared_ ? 1.0 : costs.at_most(nodes); };
+    const auto cost = [&](std::int32_t nodes) {
+      return shared_ ? 1.0 : nodes <= costs.largest() ? costs(nodes) : costs.at_most(nodes);
+    };
     if ((!shared_ && !costs.knows(1)) || !can_draft(copier, round)) return 0;  // a plain pass comes first
     copier.sync(round.committed, {});
-    const std::int32_t most = std::min({copies_, round.max_nodes - 1, tree.room()});
+    std::int32_t most = std::min({copies_, round.max_nodes - 1, tree.room()});
+    if (!shared_) most = drafts_.probed(most + 1) - 1;
     std::int32_t best = 0;
     double reach = 1, tokens = 1, promised = 1, highest = 1 / (shared_ ? 1.0 : costs(1));
     Token token = tree.root();
@@ -180,14 +188,16 @@ class Either {
     level_ = static_cast<std::size_t>(std::ranges::upper_bound(kLevels, promised) - kLevels.begin()) + 1;
     const bool first = patience_ == kPatience;  // nothing is known of drafting yet
     if (trials_ > 0 && !(first && promised >= kPlenty)) return 0;
-    const Drafting& here = drafting_[level_];
-    const Drafting& like = here.rounds < kFew ? drafting_[0] : here;
+    const Rounds& here = drafting_[level_];
+    const Rounds& like = here.rounds < kFew ? drafting_[0] : here;
+    // A budget in common leaves copies out, so what they give is what they gave.
+    if (const Rounds& copies = copying_[level_]; copies.rounds >= kFew) highest = copies.tokens / copies.cost;
     return highest * like.cost >= like.tokens ? best : 0;
   }
 
   CostAware<S> drafts_;
-  AcceptanceEstimator acceptance_;                     // of copies, by their confidence
-  std::array<Drafting, kLevels.size() + 2> drafting_;  // by level_
+  AcceptanceEstimator acceptance_;                             // of copies, by their confidence
+  std::array<Rounds, kLevels.size() + 2> drafting_, copying_;  // by level_; copying_ if costs are in common
   std::vector<Copy> chain_;
   std::size_t level_ = 0;  // of what copies promise in this round; 0: nothing
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;

@@ -1,0 +1,63 @@
+// The balance of drafting against plain decoding: what it gained and lost, and when it is tried again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "specula/base/compiler_options.hpp"
+
+namespace specula {
+
+/// Counts gains and losses of drafting against plain decoding, in plain passes of the target, over one node
+/// per text, which give a token each. Each such token adds `share` of its part of a pass; a round that
+/// drafted also adds its tokens and subtracts its cost. A round is allowed if the balance covers its largest
+/// loss, so all losses together are about `share` of the tokens plus kAtFirst. Gains count up to kMax. Where
+/// drafting does not pay, it is tried again after ever longer pauses. Source: Wu, Shariff, Lattimore and
+/// Szepesvari 2016 (Conservative Bandits), with plain decoding as the default arm; the fall is a CUSUM test
+/// (Page 1954). Cost: O(1) per round.
+class Balance {
+ public:
+  static constexpr double kAtFirst = 1.7;  ///< plain passes that drafting may lose before it gained any
+
+  double left() const { return left_; }        ///< what drafting may still lose, in plain passes
+  double drafted() const { return drafted_; }  ///< recent rounds that drafted
+  /// Throughput of the recent rounds, in tokens of a text per plain pass; at least 1, plain decoding's.
+  double rate() const { return std::max(1.0, passes_ > 0 ? tokens_ / passes_ : 1.0); }
+  bool pauses() const { return idle_ > 0; }  ///< the last round did not draft, though it might have
+  /// In a pause: whether it is time to try again.
+  bool tries() const { return idle_ >= patience_; }
+
+  /// Adds a round that emitted `tokens` tokens a text and cost as much as `cost` plain passes. `attempt`: it
+  /// was to draft against the estimates; `measured`: it was plain on purpose. True if the balance has fallen
+  /// so far that acceptance must have changed.
+  bool add(double tokens, double cost, double share, bool drafted, bool attempt, bool measured) {
+    tokens_ = kFade * tokens_ + tokens;
+    passes_ = kFade * passes_ + cost;
+    drafted_ = kFade * drafted_ + (drafted ? 1 : 0);
+    highest_ = std::max(highest_, left_);
+    left_ = std::min(left_ + share * tokens + (drafted ? tokens - cost : 0.0), kMax);
+    if (drafted && tokens > cost)
+      patience_ = kPatience;
+    else if (drafted && attempt)
+      patience_ = std::min(2 * patience_, kMaxPatience);
+    if (drafted)
+      idle_ = 0;
+    else if (!measured)
+      ++idle_;
+    if (left_ > highest_ - kFall) return false;
+    highest_ = left_;
+    return true;
+  }
+
+ private:
+  static constexpr double kMax = 8;                                 // plain passes
+  static constexpr double kFade = 1 - 1.0 / 64;                     // factor per round on earlier ones
+  static constexpr double kFall = 2.5;                              // of the balance: acceptance has changed
+  static constexpr std::int32_t kPatience = 4, kMaxPatience = 128;  // rounds before drafting is tried again
+
+  double left_ = kAtFirst, highest_ = kAtFirst;  // highest_: since the last fall
+  double tokens_ = 0, passes_ = 0, drafted_ = 0;
+  std::int32_t idle_ = 0, patience_ = kPatience;
+};
+
+}  // namespace specula

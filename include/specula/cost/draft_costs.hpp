@@ -1,0 +1,106 @@
+// What draft calls cost: a curve by nodes, and the catch-up with tokens that the draft has missed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "specula/base/stats.hpp"
+#include "specula/cost/cost_curve.hpp"
+
+namespace specula {
+
+/// What the costs of a text's draft depend on besides its proposal.
+struct DraftState {
+  double missed = 0;       ///< tokens since the draft's last call
+  double context = 0;      ///< tokens of the text
+  bool first_call = true;  ///< whether the next call is the text's first, which reads the prompt
+
+  /// After a round of `tokens` tokens, with this many draft calls.
+  void add_round(double tokens, std::int64_t calls) {
+    missed = calls > 0 ? 0.0 : missed + tokens;
+    first_call = first_call && calls == 0;
+  }
+};
+
+/// Learns D(n), what a draft call over n nodes costs, and what each token costs that the draft reads late:
+/// those since its last call, and the prompt. Until a call is measured, it is taken to cost `assumed`, so
+/// that a bound is known before anything is; a text without a draft model makes no calls and costs what its
+/// copies do. What a call seems to take beyond what it can is an interruption (CostCurve::believe()). Cost:
+/// O(nodes reserved) per learned call, no allocation.
+class DraftCosts {
+ public:
+  /// A default-constructed curve is learned.
+  explicit DraftCosts(CostCurve calls = {}) : calls_(std::move(calls)) {}
+
+  /// Allocates for calls over `nodes`; of many texts, whose calls have too many sizes to learn each.
+  void reserve(std::int32_t nodes, bool many) {
+    calls_.reserve(nodes);
+    if (many) calls_.make_straight();
+  }
+  const CostCurve& calls() const { return calls_; }  ///< D(n)
+  /// What a call is taken to cost before one is measured.
+  void assume(double cost) { calls_.assume(cost); }
+
+  /// What the draft's catch-up costs: a call per token at most.
+  double catch_up(const DraftState& text) const {
+    if (calls_.given()) return text.missed > 0 ? calls_(static_cast<std::int32_t>(text.missed)) : 0.0;
+    const double call = calls_(1), prompt = prompt_ >= 0 ? prompt_ : std::max(0.0, late_);
+    const double token = late_ >= 0 ? std::min(call, late_) : kGuess * call;
+    // A pause would soon be too expensive to learn from, so a few tokens stand for all until one is measured.
+    const bool dares = late_ < 0 && text.missed * token <= kDare * most_;
+    return (dares ? std::min(text.missed, kFewTokens) : text.missed) * token +
+           (text.first_call ? prompt * text.context : 0.0);
+  }
+
+  /// Learns from a pass of many texts' drafts over `width` nodes and `late` tokens that they had missed;
+  /// returns what it is believed to have cost. `most` is that of a call before its size is known: a plain
+  /// pass of the target.
+  double learn_pass(std::int32_t width, double late, double cost, double most, double slack) {
+    if (calls_.given()) return calls_(static_cast<std::int32_t>(width + late));
+    return learn(width, 1, late, late_, cost, most, slack);
+  }
+  /// The same of a round of one text.
+  double learn_round(const Usage& usage, const DraftState& text, double cost, double most, double slack) {
+    if (usage.calls < 1) return 0;
+    const auto width = static_cast<std::int32_t>(usage.nodes / usage.calls);
+    const auto calls = static_cast<double>(usage.calls);
+    if (calls_.given())
+      return calls * calls_(width) + (text.missed > 0 ? calls_(static_cast<std::int32_t>(text.missed)) : 0.0);
+    if (text.first_call) return learn(width, calls, std::max(1.0, text.context), prompt_, cost, most, slack);
+    return learn(width, calls, text.missed, late_, cost, most, slack);
+  }
+
+ private:
+  static constexpr double kDare = 3;       // plain passes that the first catch-up after a pause may cost
+  static constexpr double kGuess = 0.25;   // what a late token is taken to cost, in calls
+  static constexpr double kFewTokens = 4;  // see above
+  static constexpr double kToken = 1.25;   // what a late token may cost, in calls
+
+  double learn(std::int32_t width, double calls, double late, double& per_token, double cost, double most,
+               double slack) {
+    most_ = most;
+    if (!(late > 0)) return calls * calls_.believe(width, cost / calls, most, slack);
+    const double call = calls_(width), known = std::max(0.0, per_token);
+    if (!calls_.knows(width) && calls_.largest() <= width && cost < calls * call) {
+      calls_.learn(width, cost / calls);  // an upper bound, and lower than what was assumed
+      per_token = per_token < 0 ? 0.0 : 0.5 * per_token;
+      return cost;
+    }
+    // What the first of all calls takes beyond a plain pass tells nothing: an engine plans, pages are read.
+    if (!std::exchange(begun_, true) && cost > std::max(most, calls * call) + slack) return calls * call;
+    const double token = std::clamp((cost - calls * call) / late, 0.0, kToken * calls_(1));
+    const bool odd = per_token >= 0 && CostCurve::differ(cost, calls * call + late * known) &&
+                     cost > calls * call + late * known + slack;
+    per_token = per_token < 0 ? token : 0.5 * (per_token + token);
+    return odd ? calls * call + late * std::max(known, per_token)
+               : std::min(cost, std::max(most, calls * call + late * token));
+  }
+
+  CostCurve calls_;
+  double late_ = -1, prompt_ = -1;  // of a late token, and of a prompt's; -1: not known
+  double most_ = 0;                 // a plain pass of the target
+  bool begun_ = false;              // a call that caught up was measured
+};
+
+}  // namespace specula
