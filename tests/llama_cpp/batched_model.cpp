@@ -26,7 +26,7 @@ using llama_cpp::Options;
 
 static_assert(BatchedLanguageModel<BatchedModel>);
 static_assert(!BatchInvariant<BatchedModel>);
-static_assert(detail::RunsInBatch<SlotOf<BatchedModel>>);
+static_assert(MergesPasses<SlotOf<BatchedModel>>);
 
 namespace {
 

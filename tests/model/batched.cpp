@@ -19,8 +19,7 @@ TEST_CASE("a slot is a model: its rows are those of the model alone, whatever el
   static_assert(LanguageModel<SlotOf<ToyBatch>>);
   static_assert(CountsChanges<SlotOf<ToyBatch>>);
   static_assert(TimesItself<SlotOf<ToyBatch>>);
-  CHECK(slot.batch() == &batch);
-  CHECK(slot.slot() == 1);
+  static_assert(MergesPasses<SlotOf<ToyBatch>>);
   CHECK(slot.cache_id() != other.cache_id());
 
   const std::vector<Token> prompt{1, 2, 3}, more{4, 0}, own{2, 1};
@@ -30,9 +29,15 @@ TEST_CASE("a slot is a model: its rows are those of the model alone, whatever el
   CHECK(batch.queued(1) == 3);
   CHECK(slot.size() == 3);
   other.append(more);
+  const PassRequest request = slot.begin_pass(own, parents);
+  CHECK(request.batch == &batch);
+  CHECK(request.slot == 1);
+  CHECK(request.tokens.data() == own.data());
+  CHECK(request.parents.data() == parents.data());
   const std::vector<SlotNodes> nodes{{2, more, parents}, {1, own, parents}, {0}};
   const LogitsView rows = batch.extend(nodes);
   REQUIRE(rows.rows == 4);
+  CHECK(slot.end_pass(rows.part(2, 2)).data == rows.row(2).data());
   const LogitsView want = alone.extend(own, parents);
   for (std::int32_t i = 0; i < 2; ++i)
     for (std::int32_t x = 0; x < 5; ++x)

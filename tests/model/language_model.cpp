@@ -72,6 +72,11 @@ struct Timed : M {
 static_assert(CountsChanges<Counts<Whole>> && !CountsChanges<Whole> &&
               !CountsChanges<Counts<Model<kAppend>>>);
 static_assert(KeepsRawRows<Keeps<Whole>> && !KeepsRawRows<Whole> && !KeepsRawRows<Keeps<Model<kAppend>>>);
+template <class M>
+struct Told : M {
+  void set_context(std::int32_t) {}
+};
+static_assert(TakesContext<Told<Whole>> && !TakesContext<Whole> && !TakesContext<Told<Model<kAppend>>>);
 static_assert(TimesItself<Timed<Whole>> && !TimesItself<Whole> && !TimesItself<Timed<Model<kAppend>>>);
 struct CountsInInts : Whole {
   std::int32_t change_count() const { return 0; }

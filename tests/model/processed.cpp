@@ -321,6 +321,69 @@ TEST_CASE("the processor receives each node's own path, and the model's rows are
   CHECK(inner.cache() == List{5});
 }
 
+TEST_CASE("draft tokens of another drafter: excluded once known, until they are dropped; the text never is") {
+  ToyModel inner(6, 1);
+  std::vector<List> paths;
+  bool broken = false;
+  Processed model{inner, [&](Tokens path, std::span<float> row) {
+                    if (broken) throw std::invalid_argument("no rule");
+                    paths.emplace_back(path.begin(), path.end());
+                    row[static_cast<std::size_t>(path.back())] = kMasked;  // no token follows itself
+                  }};
+  static_assert(TakesContext<decltype(model)> && TakesContext<AnyModel> && !TakesContext<ToyModel>);
+  const std::vector<NodeId> root{-1};
+  const auto is_own = [&](Token before, Token last) {
+    const LogitsView rows = model.extend(List{last}, root);
+    std::vector<float> own(6);
+    inner.row(before, last, own.data());
+    return std::equal(own.begin(), own.end(), rows.row(0).begin());
+  };
+  const auto asked = [&] { return std::exchange(paths, {}); };
+  model.append(List{1, 1, 2, 3, 4});  // a prompt is no path of this grammar
+  model.set_context(2);               // 2 is the root, 3 and 4 are draft tokens
+  CHECK_FALSE(is_own(4, 5));
+  CHECK(asked() == std::vector<List>{{1, 1, 2}, {1, 1, 2, 3}, {1, 1, 2, 3, 4}, {1, 1, 2, 3, 4, 5}});
+  CHECK(is_own(4, 4));  // excluded by the last answer, which is kept
+  CHECK(asked().empty());
+  model.truncate(4);
+  model.append(List{3, 5});
+  model.set_context(2);
+  CHECK(is_own(5, 0));  // below the second 3
+  CHECK(is_own(5, 1));
+  CHECK(asked() == std::vector<List>{{1, 1, 2, 3}});
+  model.truncate(4);
+  model.set_context(2);
+  CHECK_FALSE(is_own(3, 0));
+  CHECK(asked() == std::vector<List>{{1, 1, 2, 3}, {1, 1, 2, 3, 0}});
+  // Committed nodes that are draft tokens keep what their rows said.
+  model.commit(std::vector<NodeId>{0});
+  model.set_context(2);
+  CHECK_FALSE(is_own(0, 2));
+  CHECK(asked() == std::vector<List>{{1, 1, 2, 3, 0}, {1, 1, 2, 3, 0, 2}});
+  model.extend(List{2}, std::vector<NodeId>{0});
+  model.commit(std::vector<NodeId>{0, 1});  // an excluded one
+  model.set_context(5);
+  CHECK(is_own(2, 1));
+  CHECK(asked() == std::vector<List>{{1, 1, 2, 3, 0, 2}});
+  model.set_context(7);  // as text it counts as allowed
+  CHECK_FALSE(is_own(2, 1));
+  model.append(List{1});
+  CHECK_FALSE(is_own(1, 1));
+  CHECK(asked() == std::vector<List>{{1, 1, 2, 3, 0, 2, 2, 1}, {1, 1, 2, 3, 0, 2, 2, 1, 1}});
+  // A processor that throws when it is asked.
+  model.truncate(2);
+  model.append(List{2, 3});
+  model.set_context(2);
+  broken = true;
+  CHECK_THROWS_WITH_AS(model.extend(List{4}, root),
+                       "Processed: the processor threw after token 0 of the proposal: no rule",
+                       std::runtime_error);
+  broken = false;
+  CHECK_FALSE(is_own(3, 4));
+  CHECK_THROWS_WITH_AS(model.set_context(5), "Processed::set_context: n is 5, must be in [0, 4]",
+                       std::invalid_argument);
+}
+
 TEST_CASE("an exception of the processor names the node, and the next round works") {
   ToyModel inner(6, 1);
   bool broken = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "specula/base/stats.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
 
@@ -32,7 +33,7 @@ class AnyDrafter {
   void sync(Tokens context, Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
   /// Adds nodes; predicts the token after each. See Drafter.
   LogitsView extend(Tokens tokens, Nodes parents) { return drafter_->extend(tokens, parents); }
-  /// extend() in halves, if the drafter's model is a text of a batch; see detail::MergesPasses.
+  /// extend() in halves, if the drafter's has them; else no request. See MergesPasses.
   PassRequest begin_pass(Tokens tokens, Nodes parents) { return drafter_->begin_pass(tokens, parents); }
   /// The second half.
   LogitsView end_pass(const LogitsView& rows) { return drafter_->end_pass(rows); }
@@ -73,11 +74,11 @@ class AnyDrafter {
     void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }
     LogitsView extend(Tokens tokens, Nodes parents) override { return own.extend(tokens, parents); }
     PassRequest begin_pass([[maybe_unused]] Tokens tokens, [[maybe_unused]] Nodes parents) override {
-      if constexpr (detail::MergesPasses<D>) return own.begin_pass(tokens, parents);
+      if constexpr (MergesPasses<D>) return own.begin_pass(tokens, parents);
       return {};
     }
     LogitsView end_pass(const LogitsView& rows) override {
-      if constexpr (detail::MergesPasses<D>) return own.end_pass(rows);
+      if constexpr (MergesPasses<D>) return own.end_pass(rows);
       return rows;
     }
     D own;

@@ -18,7 +18,9 @@
 #include "specula/draft/find_skipped.hpp"
 #include "specula/draft/layer_skip.hpp"
 #include "specula/draft/model_drafter.hpp"
+#include "specula/model/detail/check_members.hpp"
 #include "specula/model/language_model.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
 
@@ -56,9 +58,11 @@ class AnyModel {
   /// The model's; empty if it has none. See TimesItself.
   std::optional<double> pass_seconds() const { return model_->pass_seconds(); }
   const void* cache_id() const { return model_->cache_id(); }  ///< the model's; see NamesItsCache
-  /// The model of many texts of which this is one, null if it is none; see SlotOf.
-  const void* batch() const { return model_->batch(); }
-  std::int32_t slot() const { return model_->slot(); }  ///< the text's place in it
+  /// extend() in halves, if the model's has them; else no request. See MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents) { return model_->begin_pass(tokens, parents); }
+  LogitsView end_pass(const LogitsView& rows) { return model_->end_pass(rows); }  ///< The second half.
+  /// Told to the model if it is TakesContext.
+  void set_context(std::int32_t n) { model_->set_context(n); }
   /// As the model declares (KeepsRawRows); else an empty view: the rows are its own.
   LogitsView raw_rows() const { return model_->raw_rows(); }
 
@@ -105,8 +109,9 @@ class AnyModel {
     virtual std::optional<std::uint64_t> change_count() const = 0;
     virtual std::optional<double> pass_seconds() const = 0;
     virtual const void* cache_id() const = 0;
-    virtual const void* batch() const = 0;
-    virtual std::int32_t slot() const = 0;
+    virtual PassRequest begin_pass(Tokens tokens, Nodes parents) = 0;
+    virtual LogitsView end_pass(const LogitsView& rows) = 0;
+    virtual void set_context(std::int32_t n) = 0;
     virtual LogitsView raw_rows() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
@@ -132,7 +137,7 @@ class AnyModel {
   };
   template <class M>
   struct Of final : Base {
-    static_assert(detail::check_target_state<M>());
+    static_assert(detail::check_model_members<M>());
     explicit Of(M& model) : it(model) {}
     std::int32_t vocab_size() const override { return it.vocab_size(); }
     std::int32_t size() const override { return it.size(); }
@@ -150,13 +155,16 @@ class AnyModel {
       return std::nullopt;
     }
     const void* cache_id() const override { return detail::cache_of(it); }
-    const void* batch() const override {
-      if constexpr (detail::RunsInBatch<M>) return it.batch();
-      return nullptr;
+    PassRequest begin_pass([[maybe_unused]] Tokens tokens, [[maybe_unused]] Nodes parents) override {
+      if constexpr (MergesPasses<M>) return it.begin_pass(tokens, parents);
+      return {};
     }
-    std::int32_t slot() const override {
-      if constexpr (detail::RunsInBatch<M>) return it.slot();
-      return 0;
+    LogitsView end_pass(const LogitsView& rows) override {
+      if constexpr (MergesPasses<M>) return it.end_pass(rows);
+      return rows;
+    }
+    void set_context([[maybe_unused]] std::int32_t n) override {
+      if constexpr (TakesContext<M>) it.set_context(n);
     }
     LogitsView raw_rows() const override {
       if constexpr (KeepsRawRows<M>) return it.raw_rows();

@@ -12,6 +12,8 @@
 #include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/draft/model_drafter.hpp"
+#include "specula/model/detail/check_members.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/policy/concepts.hpp"
 
 namespace specula::detail {
@@ -41,6 +43,8 @@ struct FeaturesAccessor {
 /// does not depend on the view says so (keeps_speculation()), and keeps them.
 template <TargetConditioned D, LanguageModel T, class Accessor>
 class ConditionedDrafter {
+  static_assert(check_model_members<T>());
+
  public:
   /// Empties the draft.
   ConditionedDrafter(D& model, T& target) : draft_(model), model_(&model), target_(&target) {
@@ -92,7 +96,7 @@ class ConditionedDrafter {
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
   LogitsView extend(Tokens tokens, Nodes parents) { return draft_.extend(tokens, parents); }
-  /// extend() in halves; see MergesPasses.
+  /// extend() in halves, if the draft's has them; see MergesPasses.
   PassRequest begin_pass(Tokens tokens, Nodes parents) requires MergesPasses<ModelDrafter<D>> {
     return draft_.begin_pass(tokens, parents);
   }

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "specula/base/stats.hpp"
+#include "specula/model/detail/check_members.hpp"
 #include "specula/model/language_model.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/policy/concepts.hpp"
 
 namespace specula {
@@ -43,7 +45,9 @@ class ModelDrafter {
       "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
 
-  static constexpr bool kMerges = detail::RunsInBatch<M> && std::same_as<Forward, detail::WholeModel>;
+  static_assert(detail::check_model_members<M>());
+
+  static constexpr bool kMerges = MergesPasses<M> && std::same_as<Forward, detail::WholeModel>;
 
  public:
   /// References `model`; tokens that it holds are the context so far.
@@ -133,6 +137,7 @@ class ModelDrafter {
     if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
     tail_.assign(draft_tokens.begin(), draft_tokens.end());
+    if constexpr (TakesContext<M>) model_->set_context(known_);
     record_change_count();
   }
 
@@ -145,19 +150,22 @@ class ModelDrafter {
     return rows;
   }
 
-  /// extend() in halves; see detail::MergesPasses.
+  /// extend() in halves, if the model's has them; see MergesPasses.
   PassRequest begin_pass(Tokens tokens, Nodes parents) requires kMerges {
-    if (!model_->batch()) return {};
+    const PassRequest request = model_->begin_pass(tokens, parents);
+    if (!request.batch || tokens.empty()) return request;
+    asked_ = request;
     unfinished_ = true;
     began_ = detail::pass_clock(*model_);
-    return asked_ = {model_->batch(), model_->slot(), tokens, parents};
+    return request;
   }
   /// The second half.
   LogitsView end_pass(const LogitsView& rows) requires kMerges {
-    usage_.seconds += detail::pass_clock(*model_) - began_;
+    const detail::PassWatch<M> watch(*model_, usage_.seconds, began_);
+    const LogitsView own = model_->end_pass(rows);
     usage_.layers += static_cast<double>(asked_.tokens.size()) * detail::layers_of(*model_);
     ran(asked_.tokens, asked_.parents);
-    return rows;
+    return own;
   }
 
  private:

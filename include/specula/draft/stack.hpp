@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "specula/base/stats.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
 
@@ -87,6 +88,12 @@ class Stack {
   }
   /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
+  /// extend() in halves, if the first drafter's has them; see MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents) requires MergesPasses<Head> {
+    return head_.begin_pass(tokens, parents);
+  }
+  /// The second half.
+  LogitsView end_pass(const LogitsView& rows) requires MergesPasses<Head> { return head_.end_pass(rows); }
 
   /// Reserves memory in the members that keep a copy of the text.
   void reserve(const Sizes& sizes) {
@@ -152,6 +159,12 @@ class Stack<Head> {
   }
   /// Of the first drafter; see Drafter.
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
+  /// extend() in halves, if the first drafter's has them; see MergesPasses.
+  PassRequest begin_pass(Tokens tokens, Nodes parents) requires MergesPasses<Head> {
+    return head_.begin_pass(tokens, parents);
+  }
+  /// The second half.
+  LogitsView end_pass(const LogitsView& rows) requires MergesPasses<Head> { return head_.end_pass(rows); }
   /// Reserves memory in the drafter if it keeps a copy of the text.
   void reserve(const Sizes& sizes) {
     if constexpr (Reserves<Head>) head_.reserve(sizes);

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 
-#include "specula/base/has_member.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/model/skipped_blocks.hpp"
@@ -70,6 +69,14 @@ concept KeepsRawRows = LanguageModel<M> && requires(const M& c) {
   { c.raw_rows() } -> std::same_as<LogitsView>;
 };
 
+/// A model that is told which of its committed tokens are the text: set_context(n) says that the first n are,
+/// that the next is the root of the round, and that further ones are draft tokens. A drafter calls it after
+/// each sync(). append(), commit() and truncate() make all tokens the text again.
+template <class M>
+concept TakesContext = LanguageModel<M> && requires(M& m, std::int32_t n) {
+  { m.set_context(n) } -> std::same_as<void>;
+};
+
 /// A model that says what its passes have taken so far, in seconds that only grow: all calls that compute,
 /// commit or drop. Usage::seconds has that instead of the wall time of the calls. For a model that waits, for
 /// a processor or for other texts that share its pass, and knows its own time or its share: CostAware would
@@ -99,10 +106,12 @@ concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
 };
 
 namespace detail {
+template <class D, class View>
+concept TakesView = requires(D& d, const View& view) { d.set_target_state(view); };
 template <class D>
-concept TakesKeyValues = requires(D& d, const typename D::TargetKeyValues& view) { d.set_target_state(view); };
+concept TakesKeyValues = TakesView<D, typename D::TargetKeyValues>;
 template <class D>
-concept TakesFeatures = requires(D& d, const typename D::TargetFeatures& view) { d.set_target_state(view); };
+concept TakesFeatures = TakesView<D, typename D::TargetFeatures>;
 }  // namespace detail
 
 /// A draft model that reads a view of the target in each of its passes: what key_values() returns, or
@@ -162,17 +171,19 @@ concept NamesItsCache = requires(const P& p) {
 
 namespace specula::detail {
 
-SPECULA_HAS_MEMBER(set_target_state)
-
-/// Compiles unless `M` has a set_target_state() and is not TargetConditioned.
+// The types of the views that a wrapper of a draft takes, if what it wraps takes them: a base class.
+template <class M, bool takes>
+struct KeyValuesOf {};
 template <class M>
-consteval bool check_target_state() {
-  static_assert(
-      !has_set_target_state<M>() || TargetConditioned<M>,
-      "a model with set_target_state() must be TargetConditioned: TargetKeyValues or TargetFeatures, the "
-      "view that it takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
-  return true;
-}
+struct KeyValuesOf<M, true> {
+  using TargetKeyValues = typename M::TargetKeyValues;
+};
+template <class M, bool takes>
+struct FeaturesOf {};
+template <class M>
+struct FeaturesOf<M, true> {
+  using TargetFeatures = typename M::TargetFeatures;
+};
 
 /// The name of a model's KV cache: its address, or what a wrapper answers.
 template <class M>
@@ -206,8 +217,10 @@ double pass_clock(const M& model) {
 template <class M>
 class PassWatch {
  public:
-  PassWatch(const M& model, double& seconds)
-      : model_(&model), seconds_(&seconds), begin_(pass_clock(model)) {}
+  PassWatch(const M& model, double& seconds) : PassWatch(model, seconds, pass_clock(model)) {}
+  /// Since the pass_clock() `begin`.
+  PassWatch(const M& model, double& seconds, double begin)
+      : model_(&model), seconds_(&seconds), begin_(begin) {}
   ~PassWatch() { *seconds_ += pass_clock(*model_) - begin_; }
   PassWatch(const PassWatch&) = delete;
   PassWatch& operator=(const PassWatch&) = delete;

@@ -13,28 +13,14 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/model/detail/check_members.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/model/language_model.hpp"
+#include "specula/model/pass_request.hpp"
 
 namespace specula {
 
 namespace detail {
-
-// The views of the target that a draft takes, if it names them.
-template <class M>
-struct KeyValuesOf {};
-template <class M>
-  requires TakesKeyValues<M>
-struct KeyValuesOf<M> {
-  using TargetKeyValues = typename M::TargetKeyValues;
-};
-template <class M>
-struct FeaturesOf {};
-template <class M>
-  requires TakesFeatures<M>
-struct FeaturesOf<M> {
-  using TargetFeatures = typename M::TargetFeatures;
-};
 
 /// What Processed has of a draft that is conditioned on a target. A base class, since AnyModel asks whether
 /// there is a set_target_state().
@@ -42,9 +28,9 @@ template <class Self, class M>
 struct ProcessedDraft {};
 template <class Self, class M>
   requires TargetConditioned<M>
-struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
+struct ProcessedDraft<Self, M> : KeyValuesOf<M, TakesKeyValues<M>>, FeaturesOf<M, TakesFeatures<M>> {
   template <class View>
-    requires requires(M& m, const View& view) { m.set_target_state(view); }
+    requires TakesView<M, View>
   void set_target_state(const View& view) { static_cast<Self*>(this)->model_->set_target_state(view); }
   Conditioning conditioned_on() const { return static_cast<const Self*>(this)->model_->conditioned_on(); }
   bool keeps_speculation() const { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
@@ -64,14 +50,18 @@ struct ProcessedDraft<Self, M> : KeyValuesOf<M>, FeaturesOf<M> {
 ///
 /// `process` is not called for a node whose token it has given -infinity after the parent, nor for the nodes
 /// below: no exact rule reaches them. Their rows are the model's own. So a grammar never sees a path that it
-/// has excluded.
+/// has excluded. That holds for draft tokens of another drafter, too, which a drafter hands over by append()
+/// and set_context(): before a node below them is processed, `process` is called on the path before each of
+/// them, with a row of zeros, up to the first that it excludes. The text itself is never asked about: a
+/// prompt may be anything, and the target's own processor allows what follows it.
 ///
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
-/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: rows of max_nodes nodes;
-/// with more nodes at a time it allocates, once. It has the optional capabilities of the model: rows of early
-/// exits and of skipped blocks are processed too, and views are passed on. A parameter of `process` may change
-/// between two texts: the prefix that start() keeps is of the model's keys and values, which do not depend on
-/// it.
+/// a copy of each row, and O(context + depth) per path that `process` reads; after draft tokens of another
+/// drafter also O(V) and a path for each of them, once. Memory: rows of max_nodes nodes, and one more; with
+/// more nodes at a time it allocates, once. It has the optional capabilities of the model: rows of early
+/// exits, of skipped blocks and of merged passes are processed too, and views are passed on. A parameter of
+/// `process` may change between two texts: the prefix that start() keeps is of the model's keys and values,
+/// which do not depend on it.
 template <class M, class F>
 class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
@@ -81,7 +71,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
       requires(F & process, Tokens path, std::span<float> row) { process(path, row); },
       "Processed: the processor must be callable as process(Tokens path, std::span<float> row)");
-  static_assert(detail::check_target_state<M>());
+  static_assert(detail::check_model_members<M>());
 
  public:
   /// Empties the model. Throws std::invalid_argument unless max_nodes is in [1, 2^24).
@@ -92,6 +82,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     text_.reserve(2 * room);  // the context, and a path
     nodes_.reserve(room);
     rows_.resize(static_cast<std::size_t>(max_nodes) * static_cast<std::size_t>(model.vocab_size()));
+    asked_.resize(static_cast<std::size_t>(model.vocab_size()));
   }
   Processed(M&&, F, std::int32_t = 64) = delete;
 
@@ -116,11 +107,9 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   /// See ExitsEarly.
   std::int32_t layers_to(std::int32_t exit) const requires ExitsEarly<M> { return model_->layers_to(exit); }
   /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
-  auto key_values() requires ExposesKeyValues<M>
-  { return model_->key_values(); }
+  auto key_values() requires ExposesKeyValues<M> { return model_->key_values(); }
   /// See ExposesFeatures.
-  auto features() requires ExposesFeatures<M>
-  { return model_->features(); }
+  auto features() requires ExposesFeatures<M> { return model_->features(); }
 
   /// The model's own rows of the last extend(); see KeepsRawRows.
   LogitsView raw_rows() const { return raw_; }
@@ -131,16 +120,35 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     model_->append(tokens);
     nodes_.clear();
     text_.insert(text_.end(), tokens.begin(), tokens.end());
+    context_ = text_.size();
+  }
+  /// See TakesContext. Throws std::invalid_argument unless 0 <= n <= size().
+  void set_context(std::int32_t n) {
+    detail::expect_in("Processed::set_context: n", n, 0, static_cast<std::int32_t>(text_.size()));
+    if constexpr (TakesContext<M>) model_->set_context(n);
+    context_ = static_cast<std::size_t>(n);
+    allowed_ = std::max(allowed_, std::min(context_ + 1, text_.size()));
   }
 
   /// Throws std::logic_error, having changed nothing, if the model's number of tokens differs from what this
   /// object recorded: the processor would read another text. (truncate() to the tokens that both hold
   /// repairs this.) Throws what the model throws; std::invalid_argument if the model does not return one
   /// row per token; std::runtime_error naming the node if the processor throws, with nodes numbered from
-  /// the last append(), commit() or truncate(). In the last two cases the nodes are kept, as after a
-  /// successful call.
+  /// the last append(), commit() or truncate(), or the proposal's token. In the last two cases the nodes are
+  /// kept, as after a successful call.
   LogitsView extend(Tokens tokens, Nodes parents) {
     return add(tokens, parents, [&] { return model_->extend(tokens, parents); });
+  }
+  /// extend() in halves; see MergesPasses. Throws what the model throws, and std::logic_error as extend().
+  PassRequest begin_pass(Tokens tokens, Nodes parents) requires MergesPasses<M> {
+    if (tokens.empty()) return model_->begin_pass(tokens, parents);  // a question, perhaps within a pass
+    expect_in_step();
+    asked_tokens_ = tokens, asked_parents_ = parents;
+    return model_->begin_pass(tokens, parents);
+  }
+  /// The second half: processes the rows. Throws as extend().
+  LogitsView end_pass(const LogitsView& rows) requires MergesPasses<M> {
+    return add(asked_tokens_, asked_parents_, [&] { return model_->end_pass(rows); });
   }
   /// See SkipsLayers; throws as extend().
   LogitsView extend_skipping(Tokens tokens, Nodes parents,
@@ -170,14 +178,22 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
         throw std::invalid_argument("Processed::commit: node " + std::to_string(node) + " of " +
                                     std::to_string(nodes_.size()));
     model_->commit(path);
-    for (const NodeId node : path) text_.push_back(nodes_[static_cast<std::size_t>(node)].token);
+    for (const NodeId n : path) {
+      const Node& node = nodes_[static_cast<std::size_t>(n)];
+      if (!node.excluded && allowed_ == text_.size()) ++allowed_;
+      text_.push_back(node.token);
+    }
     nodes_.clear();
+    context_ = text_.size();
   }
   /// KV cache rollback: keeps the first `n` committed tokens. Throws what the model throws.
   void truncate(std::int32_t n) {
     model_->truncate(n);
     nodes_.clear();
     text_.resize(std::min(text_.size(), static_cast<std::size_t>(n)));
+    context_ = text_.size();
+    allowed_ = std::min(allowed_, context_);
+    asked_at_ = 0;
   }
 
  private:
@@ -206,7 +222,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     rows_.resize(std::max(rows_.size(), nodes_.size() * static_cast<std::size_t>(raw.vocab)));
     for (std::int32_t i = 0; i < raw.rows; ++i) {
       Node& node = nodes_[static_cast<std::size_t>(first_ + i)];
-      node.excluded = node.parent != kNoParent && excludes(node.parent, node.token);
+      node.excluded = excludes(node.parent, node.token);
       process(raw, i);
     }
     return last_rows(raw);
@@ -221,9 +237,33 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   }
   LogitsView last_rows(const LogitsView& raw) { return {row_of(first_), raw.rows, raw.vocab, raw.vocab}; }
   bool excludes(NodeId parent, Token token) {
-    return nodes_[static_cast<std::size_t>(parent)].excluded ||
-           row_of(parent)[token] == -std::numeric_limits<float>::infinity();
+    if (parent == kNoParent) return text_excludes(token);
+    return nodes_[static_cast<std::size_t>(parent)].excluded || is_masked(row_of(parent)[token]);
   }
+  /// Whether `token` or a draft token before it is excluded. The round's root and the text are not.
+  bool text_excludes(Token token) {
+    if (context_ >= text_.size()) return false;
+    for (; allowed_ < text_.size(); ++allowed_) {
+      ask(allowed_);
+      if (is_masked(asked_[static_cast<std::size_t>(text_[allowed_])])) return true;
+    }
+    ask(allowed_);
+    return is_masked(asked_[static_cast<std::size_t>(token)]);
+  }
+  /// Sets asked_ to what the processor makes of zeros after the first `n` tokens.
+  void ask(std::size_t n) {
+    if (asked_at_ == n) return;
+    asked_at_ = 0;
+    std::fill(asked_.begin(), asked_.end(), 0.0f);
+    try {
+      process_(Tokens(text_).first(n), asked_);
+    } catch (const std::exception& e) {
+      throw std::runtime_error("Processed: the processor threw after token " +
+                               std::to_string(n - context_ - 1) + " of the proposal: " + e.what());
+    }
+    asked_at_ = n;
+  }
+  static bool is_masked(float logit) { return logit == -std::numeric_limits<float>::infinity(); }
   /// Row `i` of the last pass.
   void process(const LogitsView& raw, std::int32_t i) {
     const NodeId node = first_ + i;
@@ -253,11 +293,17 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
 
   M* model_;
   F process_;
-  std::vector<Token> text_;  // the committed tokens
+  std::vector<Token> text_;   // the committed tokens
+  std::size_t context_ = 0;   // of these are the text; the next is the round's root, then come draft tokens
+  std::size_t allowed_ = 0;   // tokens before the first draft token that is excluded, or not asked about yet
+  std::size_t asked_at_ = 0;  // tokens before asked_; 0: none
+  std::vector<float> asked_;  // (V) the processor's answer
   std::vector<Node> nodes_;
   NodeId first_ = 0;         // the node of the last pass's first row
   std::vector<float> rows_;  // (nodes, V)
   LogitsView raw_;           // of the last pass
+  Tokens asked_tokens_;      // of begin_pass()
+  Nodes asked_parents_;      // likewise
 };
 
 }  // namespace specula

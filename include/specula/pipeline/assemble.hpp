@@ -46,10 +46,11 @@ class PipelineOf final : public Pipeline {
   }
   /// See Speculator::keep().
   void keep([[maybe_unused]] std::span<const std::uint8_t> kept) override {
-    if constexpr (S::kind == ProposalKind::deterministic && detail::MergesRounds<V>)
+    if constexpr (S::kind == ProposalKind::deterministic && MergesRounds<V>)
       run_.keep(kept);
     else
-      throw std::logic_error("Pipeline::keep: its draft tokens are drawn, or its target is no text of a batch");
+      throw std::logic_error(
+          "Pipeline::keep: its draft tokens are drawn, or its target is no text of a batch");
   }
   Tokens end() override { return run_.end(); }  ///< see Speculator::end()
   void abandon() override { run_.abandon(); }   ///< see Speculator::abandon()

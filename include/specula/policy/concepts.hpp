@@ -19,9 +19,7 @@ namespace specula {
 
 class Logprobs;  // verify/logprobs.hpp
 
-// The words are those of model/language_model.hpp.
-//
-// A name in parentheses, as in r.decide(...), is one that some systems define as a macro.
+// The words are those of model/language_model.hpp. What a policy may have besides has a concept of its own.
 // clang-format off
 
 /// Predicts the token after a node: a draft model, a head on the target's features, an n-gram lookup. The
@@ -30,7 +28,7 @@ class Logprobs;  // verify/logprobs.hpp
 /// drafters continue each other's proposals, that node is the proposal's last token, and a drafter may be
 /// synced several times per round.) What was accepted shows in the context of the next sync(). A round may
 /// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
-/// optional_members.hpp: Reserves, ReportsUsage, HasMembers, NamesItsCache.
+/// optional_members.hpp: Reserves, ReportsUsage, HasMembers, NamesItsCache, MergesPasses.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Tokens tokens, Nodes parents,
                            std::int32_t n) {
@@ -90,7 +88,7 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
 
 /// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
 /// The next token is not committed: it is the root of the next round. It must call decide_checked() in place of
-/// the rule's decide(). It has no optional members.
+/// the rule's decide(). An optional member is a concept of optional_members.hpp: MergesRounds.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n, const Sizes& sizes) {

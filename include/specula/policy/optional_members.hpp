@@ -1,4 +1,4 @@
-// Optional members of drafters and shapes, as concepts: memory, learning, statistics.
+// Optional members of drafters, shapes and verifiers, as concepts: memory, learning, statistics, passes.
 #pragma once
 
 #include <concepts>
@@ -10,14 +10,17 @@
 #include "specula/base/has_member.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/stats.hpp"
+#include "specula/distribution/random_source.hpp"
+#include "specula/model/detail/check_members.hpp"
 #include "specula/model/language_model.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/proposal/token_tree.hpp"
 
 namespace specula {
 
-// A policy may lack any of these members, and NamesItsCache of model/language_model.hpp. One that has a
-// member of that name with another signature does not compile. A verifier has no optional members.
-// docs/design.md has a table of all, with the models'.
+// A policy may lack any of these members, NamesItsCache of model/language_model.hpp, and MergesPasses of
+// model/pass_request.hpp. One that has a member of that name with another signature does not compile, nor one
+// with a part of them. docs/design.md has a table of all, with the models'.
 
 /// A drafter or a shape that allocates once, by Speculator's constructor: `void reserve(const Sizes& sizes)`.
 template <class P>
@@ -25,10 +28,11 @@ concept Reserves = requires(P& p, const Sizes& sizes) {
   p.reserve(sizes);
 };
 
-/// A shape with a state, which it learns from acceptance and time. learn() is called after each round whose
-/// usage is known, with the round's proposal, its result, and the usage of the models in it: `void
-/// learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing)`. start() calls `void
-/// reset()`, which drops what is the last text's.
+/// A shape with a state, which it learns from acceptance and time. learn() is called after each round in
+/// which propose() was, and did not fail, with the round's proposal, its result, and the usage of the models
+/// in it: never after a round for the root alone, such as a plain one of a shared budget. `void learn(const
+/// TokenTree& tree, const VerifyResult& result, const Timing& timing)`. start() calls `void reset()`, which
+/// drops what is the last text's.
 template <class S>
 concept LearnsFromRounds = requires(S& s, const TokenTree& tree, const VerifyResult& result,
                                     const Timing& timing) {
@@ -63,6 +67,25 @@ concept HasMembers = requires(const D& d, std::size_t i, std::int32_t context) {
   { d.room(context) } -> std::same_as<std::int32_t>;
 };
 
+/// A verifier whose run_round() has two halves, between which the caller runs the target's pass:
+///
+///   const void* batch() const                       the model of many texts of which the target is a slot;
+///                                                   null: it is none, and its passes are its own
+///   PassRequest begin_round(const TokenTree& tree)  what that model is to run
+///   const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, PhiloxRandom& rng)
+///                                                   given its rows, what run_round() would return
+///
+/// begin_round() throws as run_round(), and may be called again with another tree. If there is no batch,
+/// nothing is committed, and run_round() has to be called. A failed pass has no end_round(): the next call of
+/// any other member repairs what there is to repair.
+template <class V>
+concept MergesRounds =
+    requires(V& v, const V& c, const TokenTree& tree, const LogitsView& rows, PhiloxRandom& rng) {
+  { c.batch() } -> std::same_as<const void*>;
+  { v.begin_round(tree) } -> std::same_as<PassRequest>;
+  { v.end_round(tree, rows, rng) } -> std::convertible_to<const VerifyResult&>;
+};
+
 namespace detail {
 
 // See base/has_member.hpp.
@@ -73,7 +96,8 @@ SPECULA_HAS_MEMBER(reviewed)
 SPECULA_HAS_MEMBER(validate)
 SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
-SPECULA_HAS_MEMBER(cache_id)
+SPECULA_HAS_MEMBER(begin_round)
+SPECULA_HAS_MEMBER(end_round)
 
 /// Compiles if each optional member of `D` satisfies its concept; otherwise a static_assert names the member.
 template <class D>
@@ -89,7 +113,7 @@ consteval bool check_drafter_members() {
       "room(std::int32_t context) const");
   static_assert(has_kMembers<D>() || !has_cache_id<D>() || NamesItsCache<D>,
                 "the drafter's cache_id is not NamesItsCache: const void* cache_id() const");
-  return true;
+  return check_pass_halves<D>();
 }
 template <class S>
 consteval bool check_shape_members() {
@@ -102,6 +126,16 @@ consteval bool check_shape_members() {
                 "the shape's reviewed is not CountsReviews: std::span<const Reviews> reviewed() const");
   static_assert(!has_validate<S>() || ValidatesFields<S>,
                 "the shape's validate is not ValidatesFields: void validate() const");
+  return true;
+}
+
+template <class V>
+consteval bool check_verifier_members() {
+  static_assert(
+      (!has_begin_round<V>() && !has_end_round<V>()) || MergesRounds<V>,
+      "a verifier with begin_round or end_round must be MergesRounds: const void* batch() const, PassRequest begin_round(const "
+      "TokenTree&), const VerifyResult& end_round(const TokenTree&, const LogitsView&, "
+      "PhiloxRandom&)");
   return true;
 }
 

@@ -19,9 +19,10 @@
 #include "specula/base/sampling_params.hpp"
 #include "specula/base/steps.hpp"
 #include "specula/model/expect_rows.hpp"
-#include "specula/proposal/pass_request.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/waiters.hpp"
 
 /// @cond
 // A macro: C++20's static_assert takes a literal only.
@@ -204,7 +205,7 @@ class [[nodiscard]] Asked {
 
   /// @cond
   bool await_ready() {
-    if constexpr (detail::MergesPasses<D>) {
+    if constexpr (MergesPasses<D>) {
       if (tree_.waits_for_passes()) {
         const PassRequest request = drafter_.begin_pass(tokens_, parents_);
         if (request.batch) pass_.emplace(tree_.waiter(), request);
@@ -216,7 +217,7 @@ class [[nodiscard]] Asked {
   }
   void await_suspend(std::coroutine_handle<> frame) { pass_->await_suspend(frame); }
   Rows await_resume() {
-    if constexpr (detail::MergesPasses<D>)
+    if constexpr (MergesPasses<D>)
       if (pass_) return checked(drafter_.end_pass(pass_->await_resume()));
     return rows_;
   }

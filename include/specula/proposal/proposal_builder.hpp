@@ -20,8 +20,8 @@
 #include "specula/distribution/random_source.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/proposal/draft_rows.hpp"
-#include "specula/proposal/pass_request.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/waiters.hpp"
 
 namespace specula {
 

@@ -23,7 +23,7 @@
 #include "specula/base/stopwatch.hpp"
 #include "specula/cost/batch_budget.hpp"
 #include "specula/model/batched.hpp"
-#include "specula/proposal/pass_request.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
 #include "specula/run/shared_draft.hpp"

@@ -13,9 +13,10 @@
 #include "specula/base/rows.hpp"
 #include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
-#include "specula/proposal/pass_request.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/waiters.hpp"
 
 namespace specula {
 

@@ -47,7 +47,8 @@ class Speculator : public RunRecord {
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
   static_assert(detail::explain_shape<S, D>());
-  static_assert(detail::check_drafter_members<D>() && detail::check_shape_members<S>());
+  static_assert(detail::check_drafter_members<D>() && detail::check_shape_members<S>() &&
+                detail::check_verifier_members<V>());
   static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
                 "Lossless<Verifier, Shape> does not hold: " SPECULA_NOT_LOSSLESS
                 " Write accept_lossy(rule) if a text of another distribution is what you want.");
@@ -150,8 +151,8 @@ class Speculator : public RunRecord {
 
   /// Begins a round, which references its arguments until its end, and runs to its first pass or bid. The
   /// shape asks `cost_model`, if there is one, and proposes at most `max_nodes` nodes, the root included:
-  /// with 1 it is not called. Throws, before anything runs, as step() where that does so, and
-  /// std::logic_error if a round waits.
+  /// with 1 it is not called, and does not learn. Throws, before anything runs, as step() where that does so,
+  /// and std::logic_error if a round waits.
   template <class C>
   void begin(C& rng, Tokens stop = {}, CostModel* cost_model = nullptr,
              std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) {
@@ -160,7 +161,7 @@ class Speculator : public RunRecord {
   /// Leaves nodes out of the proposal() of a round that waits for the target's pass: see
   /// ProposalBuilder::keep(). Throws as that, and std::logic_error if the round waits for something else.
   void keep(std::span<const std::uint8_t> kept) requires(S::kind == ProposalKind::deterministic &&
-                                                         detail::MergesRounds<V>) {
+                                                         MergesRounds<V>) {
     if (!proposed())
       throw std::logic_error("Speculator::keep: the round does not wait for the target's pass");
     builder().keep(kept);
@@ -311,7 +312,8 @@ class Speculator : public RunRecord {
     Meter meter(*this);
     const Tokens context = text().first(text().size() - 1);
     const std::int32_t fits = begin_proposal(tree, context, max_nodes);
-    if (fits > 1) {
+    const bool asks = fits > 1;
+    if (asks) {
       const ProposalBuilder::ResetLock lock(tree);
       const ProposeContext now{context, verifier_.params(), fits, cost_model, stop};
       // What was drawn before a failure stays: to draw anew biases the text if a drawn token was the cause.
@@ -321,18 +323,18 @@ class Speculator : public RunRecord {
     }
     if (tree.size() > 1 && !covers(S::kind, tree.kind()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
-    if constexpr (detail::MergesRounds<V>) {
+    if constexpr (MergesRounds<V>) {
       const PassRequest request = tree.waits_for_passes() ? verifier_.begin_round(tree) : PassRequest();
       if (request.batch) {
         detail::PassWaiter pass(tree.waiter(), request);
         set_proposed(true);
         const LogitsView rows = co_await pass;
         set_proposed(false);
-        finish(verifier_.end_round(tree, rows, rng), meter);
+        finish(verifier_.end_round(tree, rows, rng), meter, asks);
         co_return;
       }
     }
-    finish(verifier_.run_round(tree, rng), meter);
+    finish(verifier_.run_round(tree, rng), meter, asks);
   }
   /// Begins the proposal; returns the nodes that it may have.
   std::int32_t begin_proposal(ProposalBuilder& tree, Tokens context, std::int32_t max_nodes) {
@@ -343,12 +345,13 @@ class Speculator : public RunRecord {
     tree.reset(text().back(), size, fits);
     return fits;
   }
-  /// What the verifier has committed becomes text.
-  void finish(const VerifyResult& result, Meter& meter) {
+  /// What the verifier has committed becomes text. The shape learns from it if it was asked to propose.
+  void finish(const VerifyResult& result, Meter& meter, [[maybe_unused]] bool asked) {
     add_round(result);
     const Timing spent = meter.book();
+    sums().untimed_rounds += spent.target.calls > 0 && !(spent.target.seconds > 0) ? 1 : 0;
     if constexpr (LearnsFromRounds<S>)
-      if (!draft_failed()) shape_.learn(proposal(), result, spent);
+      if (asked && !draft_failed()) shape_.learn(proposal(), result, spent);
   }
 
   void check_prompt(Tokens prompt) const {

@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "specula/base/stats.hpp"
+#include "specula/model/detail/check_members.hpp"
 #include "specula/model/language_model.hpp"
+#include "specula/model/pass_request.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/verify/logprobs.hpp"
 
@@ -37,7 +39,9 @@ class TargetVerifier {
       "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
       "it is named below, and specula/policy/concepts.hpp lists them all");
 
-  static constexpr bool kMerges = RunsInBatch<M> && Pass::kMerges;
+  static_assert(check_model_members<M>());
+
+  static constexpr bool kMerges = MergesPasses<M> && Pass::kMerges;
 
  public:
   /// Throws std::invalid_argument if `params` are out of range.
@@ -108,23 +112,27 @@ class TargetVerifier {
     return decide(tree, rng, [&] { return pass_.run(*target_, tree, usage_, wants_raw()); });
   }
 
-  /// run_round() in halves, for a target whose passes somebody else runs, merged with those of other texts:
-  /// what the target is to run; nothing if it is no text of a batch. Throws as run_round(). If the pass
-  /// fails, there is nothing to repair.
+  /// The model of many texts whose passes are the target's, null if it has passes of its own; see
+  /// MergesRounds.
+  const void* batch() const requires kMerges { return target_->begin_pass({}, {}).batch; }
+  /// run_round() in halves, if the target's extend() has them (MergesPasses) and the proposal is one pass;
+  /// see MergesRounds. Throws as run_round().
   PassRequest begin_round(const TokenTree& tree) requires kMerges {
-    if (!target_->batch()) return {};
     prepare(tree);
     target_->truncate(target_->size());  // a drafter that shares the KV cache may have left nodes in it
     began_ = pass_clock(*target_);
-    return {target_->batch(), target_->slot(), tree.tokens(), tree.parents()};
+    return target_->begin_pass(tree.tokens(), tree.parents());
   }
   /// The second half, given the rows. Throws as run_round().
   template <class C>
   const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng) requires kMerges {
-    usage_.seconds += pass_clock(*target_) - began_;
-    ++usage_.calls;
-    usage_.nodes += tree.size();
-    return decide(tree, rng, [&] { return rows; });
+    return decide(tree, rng, [&] {
+      const PassWatch<M> watch(*target_, usage_.seconds, began_);
+      const LogitsView own = target_->end_pass(rows);
+      ++usage_.calls;
+      usage_.nodes += tree.size();
+      return own;
+    });
   }
 
  private:
@@ -197,7 +205,7 @@ class TargetVerifier {
 /// Runs the whole tree at once.
 struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
-  static constexpr bool kMerges = true;  // somebody else may run the pass
+  static constexpr bool kMerges = true;  // the caller may run the pass
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
   LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool) {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include <specula/proposal/pass_request.hpp>
 #include <specula/proposal/proposal_builder.hpp>
+#include <specula/proposal/waiters.hpp>
 
 using namespace specula;
 

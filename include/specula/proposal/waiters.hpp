@@ -1,26 +1,15 @@
-// What a round waits for where somebody else runs the passes of its models.
+// What a round waits for where its caller runs the passes of its models: rows, and leave for a draft call.
 #pragma once
 
-#include <concepts>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
 #include <utility>
 
 #include "specula/base/rows.hpp"
+#include "specula/model/pass_request.hpp"
 
 namespace specula {
-
-class TokenTree;
-
-/// A pass that a waiting round wants: these nodes in a slot of a model of many texts, merged with those of
-/// other texts or alone. Valid until the round is given the rows.
-struct PassRequest {
-  const void* batch = nullptr;  ///< the model of many texts, by what the slot's batch() says
-  std::int32_t slot = 0;        ///< the text's place in it
-  Tokens tokens;                ///< (nodes)
-  Nodes parents;                ///< (nodes) in the slot's numbers, as in LanguageModel::extend()
-};
 
 /// A pass of a draft that a shape proposes before it makes it: see CostModel.
 struct DraftCall {
@@ -31,29 +20,6 @@ struct DraftCall {
 };
 
 namespace detail {
-
-/// One text of a model of many (BatchedLanguageModel) as a model, SlotOf: `batch()` is the address of the
-/// model of many, null where a wrapper holds another model, and `slot()` the text's place in it.
-template <class M>
-concept RunsInBatch = requires(const M& c) {
-  { c.batch() } -> std::same_as<const void*>;
-  { c.slot() } -> std::same_as<std::int32_t>;
-};
-/// A drafter whose pass somebody else can run, merged with those of other texts: extend() in two halves.
-/// `PassRequest begin_pass(tokens, parents)` says what its model is to run, and changes nothing if it is no
-/// text of a batch; `LogitsView end_pass(rows)` takes the rows and returns what extend() would. If the pass
-/// fails, the next sync() repairs.
-template <class D>
-concept MergesPasses = requires(D& d, Tokens tokens, Nodes parents, const LogitsView& rows) {
-  { d.begin_pass(tokens, parents) } -> std::same_as<PassRequest>;
-  { d.end_pass(rows) } -> std::same_as<LogitsView>;
-};
-/// A verifier likewise: run_round() in two halves, `PassRequest begin_round(tree)` and `end_round(tree, rows,
-/// rng)`.
-template <class V>
-concept MergesRounds = requires(V& v, const TokenTree& tree) {
-  { v.begin_round(tree) } -> std::same_as<PassRequest>;
-};
 
 /// What a coroutine awaits for leave to make a draft call. While it waits, `place` points to it.
 class GrantWaiter {
