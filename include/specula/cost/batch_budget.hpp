@@ -122,7 +122,7 @@ class BatchBudget {
     return draft_.learn_pass(width, late, pace_.known() ? pace_.cost(seconds) : 0.0, target_(texts_),
                              pace_.slack());
   }
-  /// Learns T(n) and the rate, from a round whose draft tokens came from elsewhere.
+  /// Learns T(n) alone, from a round whose draft tokens came from elsewhere.
   void learn_other(const BudgetRound& round) { learn_pass(round); }
 
   /// The limit of a round that may have `most` nodes. Now and then the largest number of whole tiles that

@@ -23,14 +23,13 @@ class Pace {
   /// which nothing can be learned from the pass.
   bool reads(double seconds) {
     if (seconds > 0) {
-      shortest_ = passes_ == 0 || !(shortest_ > 0) ? seconds : std::min(shortest_, seconds);
+      shortest_ = shortest_ > 0 ? std::min(shortest_, seconds) : seconds;
       zeros_ = known() ? zeros_ * kFade : zeros_;
       still_ = 0;
     } else {
       zeros_ = zeros_ * kFade + 1;
       still_ = std::min(still_ + 1, kStill);
     }
-    passes_ = 1;
     return known();
   }
   /// Whether the clock did not advance during the last passes, 32 or more.
@@ -111,7 +110,7 @@ class Pace {
   std::int32_t doubts_ = 0;               // passes over more in a row whose pace differs
   std::int32_t since_plain_ = 0, check_after_ = kFirstCheck;
   double shortest_ = 0, zeros_ = 0;  // the clock's step, if it stood still: count of those passes, fading
-  std::int32_t still_ = 0, passes_ = 0;
+  std::int32_t still_ = 0;           // passes in a row without an advance
 };
 
 }  // namespace specula
