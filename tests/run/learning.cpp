@@ -135,7 +135,6 @@ TEST_CASE("cost-aware shapes") {
 }
 TEST_CASE("copies or drafts") {
   check(Either(Chain<>{.length = 4}, 4, kTarget, kDraft), kWithCopies);
-  check(Either(Chain<>{.length = 4}, 4), kWithCopies);
   check(Either(AdaptiveChain<HeuristicEnd>{}, 4, kTarget, kDraft), kWithCopies);
 }
 
