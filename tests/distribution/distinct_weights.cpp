@@ -10,6 +10,8 @@
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "dense_rules.hpp"
+#include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula::detail;
@@ -22,7 +24,7 @@ TEST_CASE("weights, tiles, masses and total, against dense doubles, for the chil
     double worst = 0;
     for (int round = 0; round < 200; ++round) {
       const std::int32_t vocab = round % 4 == 0 ? 500 + random.below(1200) : 1 + random.below(9);
-      const std::vector<float> logits = random.row(vocab, 3, 0, round % 3 == 0 ? 0.3 : 0);
+      const std::vector<float> logits = mixed_row(random, vocab, 3, 0, round % 3 == 0 ? 0.3 : 0);
       const SamplingParams params{.temperature = 0.8f, .top_k = round % 2 ? 5 : 0};
       ProposalBuilder tree(vocab, 12, 0);
       tree.reset(0, 5);
@@ -48,13 +50,13 @@ TEST_CASE("weights, tiles, masses and total, against dense doubles, for the chil
           const double want = x < vocab && !taken ? base(x) : 0.0;
           in_tile += want;
           if (taken) CHECK(tile[i] == 0);
-          if (x < vocab) worst = std::max(worst, std::abs(rest(x) - want));
-          worst = std::max(worst, std::abs(static_cast<double>(tile[i]) - want));
+          if (x < vocab) worst = worse(worst, std::abs(rest(x) - want));
+          worst = worse(worst, std::abs(static_cast<double>(tile[i]) - want));
         }
-        worst = std::max(worst, std::abs(rest.tile_masses()[t] - in_tile) / std::max(1.0, in_tile));
+        worst = worse(worst, std::abs(rest.tile_masses()[t] - in_tile) / std::max(1.0, in_tile));
         total += in_tile;
       }
-      worst = std::max(worst, std::abs(rest.total() - total) / std::max(1.0, total));
+      worst = worse(worst, std::abs(rest.total() - total) / std::max(1.0, total));
     }
     CHECK(worst < 1e-6);
   }
@@ -71,4 +73,32 @@ TEST_CASE("a node whose children are all tokens of the distribution has nothing 
   CHECK(DistinctWeights(tree, 0, base, masses).total() == doctest::Approx(base(1)));
   tree.choose(0, 1, 1.0f);
   CHECK(DistinctWeights(tree, 0, base, masses).total() == 0);
+}
+
+TEST_CASE("distinct tokens of rows with structure are drawn until none of any weight is left") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(9);
+    for (int round = 0; round < 540; ++round) {
+      const RowKind kind = kRowKinds[static_cast<std::size_t>(round) % kRowKinds.size()];
+      const std::int32_t vocab = round % 10 == 0 ? 600 : 2 + random.below(6);
+      const std::vector<float> row = structured_row(kind, vocab, random);
+      const SamplingParams params{.top_k = round % 3 == 0 ? 2 : 0};
+      const std::vector<double> q = plain_distribution(row, params);
+      ProposalBuilder tree(vocab, 9, 1);
+      tree.reset(0, 0);
+      PhiloxRandom rng(static_cast<std::uint64_t>(round));
+      const Distribution distribution = tree.store(0, row, params);
+      bool more = true;
+      while (more && tree.room() > 0) {
+        const NodeId node = tree.draw_distinct(0, distribution, rng);
+        more = node != kNoParent;
+        if (more) CHECK(q[static_cast<std::size_t>(tree.token(node))] > 0);
+      }
+      double left = 0;
+      for (Token x = 0; x < vocab; ++x)
+        if (!tree.has_child(0, x)) left += q[static_cast<std::size_t>(x)];
+      if (!more) CHECK(left < 1e-25);  // no mass, or less than floats hold
+    }
+  }
 }

@@ -12,6 +12,8 @@
 
 #include "plain_distribution.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula::detail;
@@ -25,7 +27,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 double largest_error(const TokenWeights& weights, const std::vector<double>& want) {
   double worst = 0;
   for (std::size_t x = 0; x < want.size(); ++x)
-    worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
+    worst = worse(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
   std::array<float, kTile> tile;
   for (std::size_t t = 0; t < weights.tile_masses().size(); ++t) {
     double mass = 0;
@@ -33,10 +35,10 @@ double largest_error(const TokenWeights& weights, const std::vector<double>& wan
     for (std::size_t i = 0; i < 512; ++i) {
       const double p = 512 * t + i < want.size() ? want[512 * t + i] : 0.0;
       mass += p;
-      worst = std::max(worst, std::abs(static_cast<double>(tile[i]) - p));
+      worst = worse(worst, std::abs(static_cast<double>(tile[i]) - p));
       if (p == 0 && tile[i] != 0) worst = 1;
     }
-    worst = std::max(worst, std::abs(weights.tile_masses()[t] - mass));
+    worst = worse(worst, std::abs(weights.tile_masses()[t] - mass));
     if (mass == 0 && weights.tile_masses()[t] != 0) worst = 1;
   }
   return worst;
@@ -65,13 +67,27 @@ TEST_CASE(
           for (float& l : row) l = static_cast<float>(static_cast<double>(l) + middle);
           const Distribution distribution = scan.distribution(row, params);
           const std::vector<double> want = plain_distribution(row, params);
-          worst = std::max(worst, largest_error(scan.weights(distribution), want));
+          worst = worse(worst, largest_error(scan.weights(distribution), want));
           // The same distribution again, without the scan's cached weights.
           const std::vector<float> other = random.row(vocab, 1);
           scan.distribution(other, {});
-          worst = std::max(worst, largest_error(scan.weights(distribution), want));
+          worst = worse(worst, largest_error(scan.weights(distribution), want));
         }
     }
+    for (const RowKind kind : kRowKinds)
+      for (const std::int32_t vocab : {1, 2, 17, 511, 513, 1537}) {
+        RowScan scan(vocab);
+        const std::vector<float> row = structured_row(kind, vocab, random);
+        for (const SamplingParams& params : settings) {
+          if (by_sorting(row, params, 1e-5).near) continue;
+          const Distribution distribution = scan.distribution(row, params);
+          const double error = largest_error(scan.weights(distribution), plain_distribution(row, params));
+          if (!(error < 2e-6))
+            FAIL_CHECK(std::string(name_of(kind)), ", V ", vocab, ", temperature ", params.temperature,
+                       ", top_k ", params.top_k, ", top_p ", params.top_p, ", min_p ", params.min_p, ": ",
+                       error);
+        }
+      }
     CAPTURE(static_cast<int>(isa));
     // At inv_t 1e4 and logits of 1e4 the doubles' own exponent, 1e8, is known to 1e-8 only.
     CHECK(worst < (isa == Isa::reference ? 3e-8 : 2e-6));
@@ -124,6 +140,25 @@ TEST_CASE("a tile of -infinity has no mass") {
   }
 }
 
+TEST_CASE("a tile with a mass holds a token, however light its weights") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    RowScan scan(1024);
+    std::array<float, kTile> tile;
+    for (float light = -40; light > -800; light -= light > -110 ? 0.25f : 10) {
+      std::vector<float> row(1024, light);
+      row[600] = 0;
+      for (const bool again : {false, true}) {
+        const TokenWeights first = scan.weights(row, {});
+        const TokenWeights weights = again ? scan.weights(first.distribution) : first;
+        weights.fill(0, tile.data());
+        const bool any = std::any_of(tile.begin(), tile.end(), [](float w) { return w > 0; });
+        if (weights.tile_masses()[0] > 0 && !any) FAIL_CHECK("logits of ", light);
+      }
+    }
+  }
+}
+
 TEST_CASE("bad rows, at every position, and rows of another width") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
@@ -133,7 +168,7 @@ TEST_CASE("bad rows, at every position, and rows of another width") {
       Random random(static_cast<std::uint64_t>(vocab));
       for (std::int32_t at = 0; at < vocab; at += vocab < 100 ? 1 : 41)
         for (const float bad : {kNan, kInf, -kNan}) {
-          std::vector<float> row = random.row(vocab, 5);
+          std::vector<float> row = mixed_row(random, vocab, 5);
           row[static_cast<std::size_t>(at)] = bad;
           const std::string message = "a row of logits holds NaN or +infinity at token " + std::to_string(at);
           for (const SamplingParams& params : settings)
@@ -160,7 +195,9 @@ TEST_CASE("weights of any distribution over a row: with another normaliser, trun
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
   const Distribution distribution = scan.distribution(row, {});
-  const auto total = [&](const Distribution& other) { return merge_tiles(scan.weights(other).tile_masses()); };
+  const auto total = [&](const Distribution& other) {
+    return merge_tiles(scan.weights(other).tile_masses());
+  };
   Distribution half = distribution, truncated = distribution, hot = distribution;
   half.log_z += std::log(2.0);
   truncated.min_logit = 1;
@@ -252,6 +289,8 @@ TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with 
       std::vector<float> row = random.row(vocab, kind.spread, kind.ties, kind.empty);
       if (i % 7 == 0)
         for (float& l : row) l = l * 1e-3f - 1e4f;
+      if (i % 3 == 0)
+        row = structured_row(kRowKinds[static_cast<std::size_t>(i / 3) % kRowKinds.size()], vocab, random);
       if (i % 11 == 0) std::sort(row.begin(), row.end());  // every logit is better than all before it
       std::vector<Token> order;
       for (Token x = 0; x < vocab; ++x)
@@ -268,7 +307,7 @@ TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with 
         for (std::int32_t n = 0; n < found; ++n) {
           const Top& top = out[static_cast<std::size_t>(n)];
           REQUIRE(top.token == order[static_cast<std::size_t>(n)]);
-          worst = std::max(worst, std::abs(top.prob - p[static_cast<std::size_t>(top.token)]));
+          worst = worse(worst, std::abs(top.prob - p[static_cast<std::size_t>(top.token)]));
         }
       }
       const Top best = scan.top(row);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include <specula/base/sampling_params.hpp>
@@ -75,6 +77,48 @@ inline std::vector<double> plain_distribution(const std::vector<float>& row,
   }
   for (double& x : p) x /= z;
   return p;
+}
+
+/// The smallest logit that a full sort keeps, and whether a rounding of `slack` might have made it another
+/// one: top-p where the mass seen comes that near to top_p, min-p where a logit comes that near to its
+/// threshold.
+struct Kept {
+  float least;
+  bool near;
+};
+inline Kept by_sorting(const std::vector<float>& row, const specula::SamplingParams& params, double slack) {
+  const double inv_t = 1 / static_cast<double>(params.temperature);
+  std::vector<float> sorted = row;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const double top = static_cast<double>(sorted[0]);
+  const auto weight = [&](float l) { return std::exp(inv_t * (static_cast<double>(l) - top)); };
+  bool near = false;
+  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < sorted.size()) {
+    std::size_t n = static_cast<std::size_t>(params.top_k);
+    while (n < sorted.size() && sorted[n] == sorted[n - 1]) ++n;  // ties are kept
+    sorted.resize(n);
+  }
+  if (params.top_p < 1) {
+    double mass = 0, seen = 0;
+    for (const float l : sorted) mass += weight(l);
+    std::size_t n = 0;
+    while (n < sorted.size()) {
+      seen += weight(sorted[n++]);
+      near |= std::abs(seen / mass - static_cast<double>(params.top_p)) < slack;
+      if (seen >= static_cast<double>(params.top_p) * mass) break;
+    }
+    while (n < sorted.size() && sorted[n] == sorted[n - 1]) ++n;
+    sorted.resize(n);
+  }
+  if (params.min_p > 0) {
+    const double threshold = std::log(static_cast<double>(params.min_p));
+    const double rounding = inv_t * std::abs(top) * 0x1p-23;  // of the threshold to a float, as logits are
+    while (inv_t * (static_cast<double>(sorted.back()) - top) < threshold) sorted.pop_back();
+    for (const float l : row)
+      if (l < sorted[0])
+        near |= std::abs(inv_t * (static_cast<double>(l) - top) - threshold) < slack * 100 + rounding;
+  }
+  return {sorted.back(), near};
 }
 
 }  // namespace specula_test

@@ -68,6 +68,9 @@ class TokenWeights {
   ViewGuard guard_;
 };
 
+/// A tile of a smaller mass has none: its weights may all underflow as floats, so it must not be drawn.
+inline constexpr double kLeastMass = 0x1p-100;
+
 /// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact
 /// values, so that distributions enumerated over toy vocabularies are exact too.
 template <class Weights>
@@ -75,7 +78,7 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
   if (isa() == Isa::reference) {
     double sum = 0;
     for (Token x = tile * kTile; x < std::min(weights.vocab(), (tile + 1) * kTile); ++x) sum += weights(x);
-    return sum;
+    return sum < kLeastMass ? 0.0 : sum;
   }
   std::array<float, kTile> w;
   weights.fill(tile, w.data());
@@ -257,8 +260,7 @@ class RowScan {
                           [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
-      // all weights of such a tile underflow, so it must not be drawn
-      masses[t] = mass < 0x1p-100 ? 0.0 : mass;
+      masses[t] = mass < kLeastMass ? 0.0 : mass;
     }
     const double sum = merge_tiles(masses);
     normalise(masses, sum);
@@ -275,6 +277,7 @@ class RowScan {
       masses[t] = is_empty(t) ? 0.0
                               : kernels().fill(tile_at(distribution.logits, vocab_, tile, padding), exponent,
                                                weights.data());
+      if (masses[t] < kLeastMass) masses[t] = 0;
     }
     return merge_tiles(masses);
   }
