@@ -6,6 +6,7 @@
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -86,7 +87,7 @@ TEST_CASE("if q = p, all draft tokens are accepted, even at the largest uniform 
     for (int i = 0; i < 200; ++i) {
       const std::int32_t vocab = 1 + random.below(1200), length = 1 + random.below(4);
       std::vector<float> rows;
-      for (std::int32_t n = 0; n < length; ++n) rows += random.row(vocab, i % 2 ? 1 : 12);
+      for (std::int32_t n = 0; n < length; ++n) rows += mixed_row(random, vocab, i % 2 ? 1 : 12);
       const ProposalBuilder tree = chain(rows, vocab, random.uniform());
       rows += random.row(vocab, 1);
       FixedUniforms largest{kLargestUniform};

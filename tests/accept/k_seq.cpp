@@ -8,6 +8,7 @@
 
 #include "exact_distribution.hpp"
 #include "fixed_uniforms.hpp"
+#include "structured_rows.hpp"
 #include "tree_shapes.hpp"
 
 using namespace specula;
@@ -166,7 +167,7 @@ TEST_CASE("if q = p, draft tokens are accepted at the largest uniform draw; with
     const Arithmetic arithmetic(isa);
     Random random(8);
     for (int i = 0; i < 200; ++i) {
-      const std::vector<float> row = random.row(1 + random.below(1200), i % 2 ? 1 : 12);
+      const std::vector<float> row = mixed_row(random, 1 + random.below(1200), i % 2 ? 1 : 12);
       DraftTokens same{row, row, 2 + i % 3};
       same.draw(random.uniform());
       FixedUniforms largest{kLargestUniform};

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "dense_rules.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -155,7 +156,7 @@ TEST_CASE("if q = p, draft tokens are accepted, even at the largest uniform draw
     const Arithmetic arithmetic(isa);
     Random random(8);
     for (int i = 0; i < 200; ++i) {
-      const std::vector<float> row = random.row(1 + random.below(1200), i % 2 ? 1 : 12);
+      const std::vector<float> row = mixed_row(random, 1 + random.below(1200), i % 2 ? 1 : 12);
       OneDraftToken draft_token{row, row};
       draft_token.draw(random.uniform());
       Fixed largest{kLargest};

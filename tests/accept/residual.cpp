@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "dense_rules.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula::detail;
@@ -33,10 +34,10 @@ double largest_error(const Residual& left, const Dense& want) {
       const std::size_t x = 512 * t + i;
       const double p = x < want.size() ? want[x] : 0.0;
       in_tile += p;
-      worst = std::max(worst, std::abs(static_cast<double>(tile[i]) / left.total() - p) * floats);
-      if (x < want.size()) worst = std::max(worst, std::abs(left.prob(static_cast<Token>(x)) - p));
+      worst = worse(worst, std::abs(static_cast<double>(tile[i]) / left.total() - p) * floats);
+      if (x < want.size()) worst = worse(worst, std::abs(left.prob(static_cast<Token>(x)) - p));
     }
-    worst = std::max(worst, std::abs(left.tile_masses()[t] / left.total() - in_tile));
+    worst = worse(worst, std::abs(left.tile_masses()[t] / left.total() - in_tile));
   }
   return worst;
 }
@@ -61,12 +62,12 @@ TEST_CASE(
       RowScan scan(vocab);
       Residual left(vocab, 7);
       const Distribution distribution = scan.distribution(it.row[0], params);
-      left.start(distribution,
-                 distribution.is_point() ? std::span<const double>() : scan.weights(distribution).tile_masses());
+      left.start(distribution, distribution.is_point() ? std::span<const double>()
+                                                       : scan.weights(distribution).tile_masses());
       CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
       CHECK(left.vocab() == vocab);
       Dense p = it.distributions[0];
-      worst = std::max(worst, largest_error(left, p));
+      worst = worse(worst, largest_error(left, p));
       double smallest = 1;
       for (NodeId c = 1; c < it.tree.size(); ++c) {
         if (it.dense.parent[static_cast<std::size_t>(c)] != 0) continue;
@@ -89,7 +90,7 @@ TEST_CASE(
           smallest *= std::min(1.0, s);
           ++rejected;
         }
-        worst = std::max(worst, largest_error(left.measured(), p) * smallest);
+        worst = worse(worst, largest_error(left.measured(), p) * smallest);
       }
     }
     CAPTURE(static_cast<int>(isa));
@@ -199,8 +200,8 @@ TEST_CASE("a residual started without tile masses, or replayed from its steps, i
       for (Token x = 0; x < vocab; ++x) want[static_cast<std::size_t>(x)] = known.prob(x);
       for (Residual* other : {&late, &redone, &half}) {
         for (Token x = 0; x < vocab; ++x)  // masses not computed yet
-          worst = std::max(worst, std::abs(other->prob(x) - want[static_cast<std::size_t>(x)]) * smallest);
-        worst = std::max(worst, largest_error(other->measured(), want) * smallest);
+          worst = worse(worst, std::abs(other->prob(x) - want[static_cast<std::size_t>(x)]) * smallest);
+        worst = worse(worst, largest_error(other->measured(), want) * smallest);
       }
     }
     CAPTURE(static_cast<int>(isa));

@@ -20,6 +20,8 @@
 
 #include "plain_distribution.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -52,6 +54,23 @@ TEST_CASE("distributions of rows with a stride; only requested rows are read") {
   CHECK_THROWS_WITH_AS(distributions.argmax(0),
                        "the target's row after node 0: a row of logits holds NaN or +infinity at token 0",
                        std::runtime_error);
+}
+
+TEST_CASE("distributions and largest logits of rows with structure") {
+  Random random(5);
+  for (const RowKind kind : kRowKinds)
+    for (const std::int32_t vocab : {3, 17, 513}) {
+      const std::vector<float> row = structured_row(kind, vocab, random);
+      VerifyWorkspace workspace(vocab, 2);
+      const TargetDistributions distributions({row.data(), 1, vocab, vocab}, {}, workspace);
+      const std::vector<double> want = plain_distribution(row, {});
+      const Distribution distribution = distributions[0];
+      double worst = 0;
+      for (Token x = 0; x < vocab; ++x)
+        worst = worse(worst, std::abs(distribution(x) - want[static_cast<std::size_t>(x)]));
+      if (!(worst < 1e-6)) FAIL_CHECK(std::string(name_of(kind)), ", V ", vocab, ": ", worst);
+      CHECK(distributions.argmax(0) == std::max_element(row.begin(), row.end()) - row.begin());
+    }
 }
 
 TEST_CASE("a residual starts as the distribution, a point mass too") {

@@ -10,6 +10,7 @@
 
 #include "exact_random.hpp"
 #include "fixed_uniforms.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -160,7 +161,7 @@ TEST_CASE("if q = p, the whole first path is accepted, even at the largest unifo
       const std::int32_t vocab = 1 + random.below(1200);
       std::vector<float> rows;
       for (int n = 0; n < 7; ++n) {
-        const std::vector<float> row = random.row(vocab, i % 2 ? 1 : 12);
+        const std::vector<float> row = mixed_row(random, vocab, i % 2 ? 1 : 12);
         rows.insert(rows.end(), row.begin(), row.end());
       }
       ProposalBuilder tree(vocab, 7, 3);

@@ -8,6 +8,7 @@
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -54,7 +55,8 @@ TEST_CASE("the entropy of flat rows, peaked rows, and rows with large offsets") 
     Random random(6);
     for (int i = 0; i < 200; ++i) {
       const std::int32_t vocab = 1 + random.below(1600);
-      std::vector<float> row = random.row(vocab, i % 4 ? random.between(0, 20) : 0.0, 0, i % 3 ? 0.2 : 0);
+      std::vector<float> row =
+          mixed_row(random, vocab, i % 4 ? random.between(0, 20) : 0.0, 0, i % 3 ? 0.2 : 0);
       for (float& l : row) l += i % 5 ? 0.0f : 1000.0f;
       const SamplingParams params =
           i % 2 ? SamplingParams{.temperature = 0.7f, .top_p = 0.9f} : SamplingParams{};

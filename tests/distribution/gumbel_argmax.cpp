@@ -12,6 +12,7 @@
 
 #include "fixed_weights.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using specula_test::FixedWeights;
@@ -47,6 +48,10 @@ TEST_CASE("the token of the earliest time, against a loop over all tokens") {
     for (float& x : w)
       x = random.bernoulli(0.6) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
     w[vocab / 2] = 1;
+    if (round % 4 == 0)
+      w = specula_test::structured_weights(
+          specula_test::kRowKinds[static_cast<std::size_t>(round / 4) % specula_test::kRowKinds.size()],
+          static_cast<std::int32_t>(vocab), random);
     for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random.bits());
     Token want = kNoToken;
     double earliest = std::numeric_limits<double>::infinity();

@@ -12,6 +12,7 @@
 #include "philox_of_arrays.hpp"
 #include "plain_distribution.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula::detail;
@@ -27,6 +28,12 @@ TEST_CASE("words are Philox's, and bits mark the tokens that can win, on every i
       for (std::uint32_t& word : at.key) word = static_cast<std::uint32_t>(random.below(1 << 30)) * 4 + 3;
       std::array<float, kNoiseBlock> weights;
       for (float& w : weights) w = random.bernoulli(0.3) ? 0 : static_cast<float>(random.between(0, 1));
+      if (round % 4 == 0)
+        std::ranges::copy(
+            specula_test::structured_weights(
+                specula_test::kRowKinds[static_cast<std::size_t>(round / 4) % specula_test::kRowKinds.size()],
+                kNoiseBlock, random),
+            weights.begin());
       const float bound = static_cast<float>(random.between(0, 0.5));
       std::array<std::uint32_t, kNoiseBlock> words{};
       const std::uint64_t bits = noise_block(at, weights.data(), bound, words.data());

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "dense_rules.hpp"
+#include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula::detail;
@@ -35,13 +37,13 @@ double largest_error(const ResidualWeights& rest, const Dense& p, const Dense& q
       const std::size_t x = t * tile.size() + i;
       const double want = x < p.size() ? std::max(0.0, p[x] - q[x]) : 0.0;
       in_tile += want;
-      worst = std::max(worst, std::abs(static_cast<double>(tile[i]) - want) * floats);
-      if (x < p.size()) worst = std::max(worst, std::abs(rest(static_cast<Token>(x)) - want));
+      worst = worse(worst, std::abs(static_cast<double>(tile[i]) - want) * floats);
+      if (x < p.size()) worst = worse(worst, std::abs(rest(static_cast<Token>(x)) - want));
     }
-    worst = std::max(worst, std::abs(rest.tile_masses()[t] - in_tile));
+    worst = worse(worst, std::abs(rest.tile_masses()[t] - in_tile));
     total += in_tile;
   }
-  return std::max(worst, std::abs(rest.total() - total));
+  return worse(worst, std::abs(rest.total() - total));
 }
 
 }  // namespace
@@ -54,14 +56,15 @@ TEST_CASE("residual weights against dense doubles: truncation, logits of -infini
     for (std::size_t i = 0; i < 300; ++i) {
       const std::int32_t vocab = i % 5 == 0 ? 500 + random.below(1000) : 1 + random.below(12);
       const double empty = i % 3 == 0 ? 0.3 : 0;
-      const std::vector<float> a = random.row(vocab, 3, 0, empty), b = random.row(vocab, 3, 0, empty);
+      const std::vector<float> a = mixed_row(random, vocab, 3, 0, empty),
+                               b = mixed_row(random, vocab, 3, 0, empty);
       const SamplingParams &kept = kSettings[i % 4], &taken = kSettings[i / 4 % 4];
       RowScan scan(vocab);
       const Distribution keep = scan.distribution(a, kept), less = scan.distribution(b, taken);
       std::vector<double> masses(static_cast<std::size_t>(tile_count(vocab)), -1.0);
       const ResidualWeights rest(keep, less, vocab, masses);
       CHECK(rest.vocab() == vocab);
-      worst = std::max(worst, largest_error(rest, plain_distribution(a, kept), plain_distribution(b, taken)));
+      worst = worse(worst, largest_error(rest, plain_distribution(a, kept), plain_distribution(b, taken)));
     }
     CHECK(worst < (isa == Isa::reference ? 1e-9 : 3e-6));
   }
@@ -72,7 +75,7 @@ TEST_CASE("minus a point mass: all tokens but one are left, in every tile") {
     const Arithmetic arithmetic(isa);
     Random random(2);
     for (const std::int32_t vocab : {2, 512, 513, 1300}) {
-      const std::vector<float> row = random.row(vocab, 1);
+      const std::vector<float> row = mixed_row(random, vocab, 1);
       const Dense p = plain_distribution(row, {});
       RowScan scan(vocab);
       const Distribution keep = scan.distribution(row, {});
@@ -94,7 +97,7 @@ TEST_CASE("minus the same distribution, or one of a copy of its row: no mass is 
     Random random(3);
     for (const std::int32_t vocab : {1, 7, 512, 1300})
       for (const SamplingParams& params : kSettings) {
-        const std::vector<float> row = random.row(vocab, 4), copy = row;
+        const std::vector<float> row = mixed_row(random, vocab, 4), copy = row;
         RowScan scan(vocab);
         const Distribution one = scan.distribution(row, params), other = scan.distribution(copy, params);
         std::vector<double> masses(static_cast<std::size_t>(tile_count(vocab)), 1.0);

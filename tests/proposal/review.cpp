@@ -12,6 +12,8 @@
 
 #include "dense_rules.hpp"
 #include "proposal_records.hpp"
+#include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -150,7 +152,8 @@ TEST_CASE("a review records the token's new distribution, whether it was accepte
       const SamplingParams& params = settings[i % 3];
       const double l = i % 4 == 0 ? 1 : random.between(1, 6);
       const bool copied = i % 5 == 0;
-      const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2), c = random.row(vocab, 2);
+      const std::vector<float> a = mixed_row(random, vocab, 2), b = mixed_row(random, vocab, 2),
+                               c = mixed_row(random, vocab, 2);
       const Dense p = plain_distribution(b, params);
       ProposalBuilder tree(vocab, 5, 5);
       tree.reset(0, 9);
@@ -172,10 +175,10 @@ TEST_CASE("a review records the token's new distribution, whether it was accepte
       const bool accepted = review(tree, 2, shown, params, l, rng);
       std::fill(shown.begin(), shown.end(), 0.0f);                     // the drafter's next call
       if (i % 2 && accepted) review(tree, 3, a, params, l, uniforms);  // and the next review
-      worst = std::max(worst, largest_difference(tree, 2, want));
+      worst = worse(worst, largest_difference(tree, 2, want));
       if (rng.asked >= 0)  // a uniform draw was made
-        worst = std::max(worst, 0.1 * std::abs(rng.asked - want[static_cast<std::size_t>(draft_token)] /
-                                                               q[static_cast<std::size_t>(draft_token)]));
+        worst = worse(worst, 0.1 * std::abs(rng.asked - want[static_cast<std::size_t>(draft_token)] /
+                                                            q[static_cast<std::size_t>(draft_token)]));
       const Token now = tree.token(2);
       CHECK(tree.confidence(2) == doctest::Approx(tree.draft_prob(2, now)).epsilon(1e-5));
       CHECK(tree.size() == (accepted ? 4 : 3));
@@ -184,10 +187,10 @@ TEST_CASE("a review records the token's new distribution, whether it was accepte
       if (!accepted) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
       if (rng.outcome == Outcome::accepted) CHECK(accepted);
       replaced += !accepted, nothing += rng.asked < 0;
-      worst = std::max(worst, largest_difference(
-                                  tree, 1, plain_distribution(a, params)));  // the other nodes are unchanged
+      worst = worse(worst, largest_difference(
+                               tree, 1, plain_distribution(a, params)));  // the other nodes are unchanged
       if (accepted && i % 2 == 0)
-        worst = std::max(worst, largest_difference(tree, 3, plain_distribution(c, params)));
+        worst = worse(worst, largest_difference(tree, 3, plain_distribution(c, params)));
       CHECK(tree.kind() == ProposalKind::sampled);
     }
     CHECK(replaced > 80);
@@ -203,7 +206,8 @@ TEST_CASE("consecutive reviews: each verifies against the distribution that the 
     double worst = 0;
     for (std::uint64_t i = 0; i < 200; ++i) {
       const std::int32_t vocab = i % 10 == 0 ? 700 : 3 + random.below(6);
-      const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2), c = random.row(vocab, 2);
+      const std::vector<float> a = mixed_row(random, vocab, 2), b = mixed_row(random, vocab, 2),
+                               c = mixed_row(random, vocab, 2);
       ProposalBuilder tree(vocab, 3, 3);
       tree.reset(0, 9);
       PhiloxRandom rng(i);
@@ -211,8 +215,8 @@ TEST_CASE("consecutive reviews: each verifies against the distribution that the 
       review(tree, 1, b, {}, 2, rng);
       review(tree, 1, c, {}, 3, rng);
       const Dense once = lenient_distribution(plain_distribution(a, {}), plain_distribution(b, {}), 2);
-      worst = std::max(worst,
-                       largest_difference(tree, 1, lenient_distribution(once, plain_distribution(c, {}), 3)));
+      worst =
+          worse(worst, largest_difference(tree, 1, lenient_distribution(once, plain_distribution(c, {}), 3)));
     }
     CHECK(worst < 2e-5);
   }

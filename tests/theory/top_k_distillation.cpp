@@ -16,6 +16,7 @@
 #include "count_allocations.hpp"
 #include "plain_distribution.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -216,7 +217,8 @@ TEST_CASE("floats meet the numeric contract on every instruction set") {
           for (const double middle : {0.0, -60.0})
             for (const double masked : {0.0, 0.4}) {
               const auto n = static_cast<std::int32_t>(v);
-              std::vector<float> target = random.row(n, spread, 0.1, masked), draft = random.row(n, spread);
+              std::vector<float> target = mixed_row(random, n, spread, 0.1, masked, false),
+                                 draft = random.row(n, spread);
               for (std::size_t x = 0; x < v; ++x) {
                 target[x] += static_cast<float>(middle);
                 // Tokens of target probability 0 may have draft probability 0.

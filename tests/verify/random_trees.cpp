@@ -14,6 +14,7 @@
 #include <specula/specula.hpp>
 
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -68,7 +69,7 @@ Proposal grow(Random& random, const RandomTree& form, std::int32_t vocab, Growth
   const std::int32_t n = form.size(), room = random.below(3);
   Proposal out{ProposalBuilder(vocab, n + room, n), {}, {}};
   for (std::int32_t i = 0; i < n; ++i)
-    for (float logit : random.row(vocab, 3, 0.2, 0.1)) {
+    for (float logit : mixed_row(random, vocab, 3, 0.2, 0.1)) {
       out.draft.push_back(logit);
       out.target.push_back(logit + static_cast<float>(random.between(-1, 1)));
     }
