@@ -64,6 +64,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
       const double lenience = i % 4 == 0 ? 1.0 : 1.0 + static_cast<double>(i % 4);
       VerifyResult want;
       want.clear();
+      bool near = false;  // rounding decides
       for (bool more = true; more;) {
         const auto at = static_cast<std::size_t>(want.accepted.back());
         const std::vector<float>& row = it.row[at];
@@ -74,6 +75,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
           const auto x = static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)]);
           const bool best = static_cast<Token>(x) == want.next_token;
           const double q = static_cast<double>(it.tree.confidence(c));
+          near |= !best && lenience > 1 && std::abs(q - lenience * p[x]) < 1e-6;
           if (!best && !(lenience > 1 && q <= lenience * p[x])) continue;
           forgiven += !best;
           want.accepted.push_back(c);
@@ -81,6 +83,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
           break;
         }
       }
+      if (near) continue;
       const VerifyResult got = result_of(Lenient{lenience}, it, greedy, i);
       CHECK(got.accepted == want.accepted);
       CHECK(got.next_token == want.next_token);

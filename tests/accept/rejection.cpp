@@ -93,7 +93,7 @@ void compare(std::uint64_t seed, int cases, std::int32_t vocab_low, std::int32_t
     }
     CHECK(compared > cases * 9 / 10);
     CHECK(accepted > cases / 4);
-    CHECK(rejected > cases / 10);
+    CHECK(rejected > cases / 13);
   }
 }
 

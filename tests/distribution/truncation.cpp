@@ -48,7 +48,7 @@ TEST_CASE("the threshold keeps what sorting keeps: all combinations, with ties a
                   ++skipped;
                   continue;
                 }
-                const Kept want = by_sorting(row, params, isa == Isa::reference ? 1e-12 : 3e-6);
+                const SortedCut want = by_sorting(row, params, isa == Isa::reference ? 1e-12 : 3e-6);
                 if (want.near) {
                   ++skipped;
                   continue;

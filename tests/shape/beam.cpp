@@ -81,7 +81,7 @@ TEST_CASE("the paths of a beam search, with common prefixes merged") {
   Beam shape;
   int merged = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
-    const RowOf rows = random_rows(12, i, random.between(0.5, 5), 0, i % 3 ? 0.0 : 0.6);
+    const RowOf rows = mixed_rows(12, i, random.between(0.5, 5), 0, i % 3 ? 0.0 : 0.6);
     ScriptedDrafter drafter(12, rows);
     shape.width = 1 + random.below(6);
     shape.length = random.below(6);

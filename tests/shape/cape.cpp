@@ -118,7 +118,7 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
   Cape reused;  // one shape for many rounds
   for (std::uint64_t i = 0; i < 1500; ++i) {
     const double spread = random.between(0.5, 12);
-    const RowOf rows = i % 3 == 0 ? flat_rows(40, i) : random_rows(40, i, spread, i % 3 == 1 ? 0.5 : 0, 0.2);
+    const RowOf rows = i % 3 == 0 ? flat_rows(40, i) : mixed_rows(40, i, spread, i % 3 == 1 ? 0.5 : 0, 0.2);
     ScriptedDrafter drafter(40, rows);
     reused.length = random.below(7);
     reused.budget = random.bernoulli(0.5) ? 32 : random.below(20);

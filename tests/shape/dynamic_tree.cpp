@@ -80,7 +80,7 @@ TEST_CASE(
   for (std::uint64_t i = 0; i < 600; ++i) {
     const RowOf rows =
         i % 2 == 0 ? flat_rows(40, i)
-                   : random_rows(40, i, random.between(0.5, 12), i % 4 == 1 ? 0.5 : 0, i % 3 ? 0.0 : 0.9);
+                   : mixed_rows(40, i, random.between(0.5, 12), i % 4 == 1 ? 0.5 : 0, i % 3 ? 0.0 : 0.9);
     ScriptedDrafter drafter(40, rows);
     shape.top_k = 1 + random.below(6);
     shape.expansions = random.below(5);

@@ -87,7 +87,7 @@ TEST_CASE("the same tree as a naive transcription: random forms, rows with ties 
   for (std::uint64_t i = 0; i < 600; ++i) {
     const RowOf rows =
         i % 3 == 0 ? flat_rows(12, i)
-                   : random_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0, i % 5 ? 0.0 : 0.7);
+                   : mixed_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0, i % 5 ? 0.0 : 0.7);
     ScriptedDrafter drafter(12, rows);
     StaticTree<> shape{.form = random_form(random, 12, true)};
     const std::int32_t limit = random.bernoulli(0.5) ? 40 : 1 + random.below(20);
@@ -127,8 +127,9 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain; if drawn, a sampl
     propose_drawn(tree, drafter, drawn, i, {.temperature = 0.9f});
     PhiloxRandom rng(i);
     chain.reset(kRoot, 3);
-    Chain<Draw::sampled>{.length = 4}.propose(drafter, ProposeContext{kContext, {.temperature = 0.9f}, 6},
-                                              chain, rng).run();
+    Chain<Draw::sampled>{.length = 4}
+        .propose(drafter, ProposeContext{kContext, {.temperature = 0.9f}, 6}, chain, rng)
+        .run();
     same();
   }
 }

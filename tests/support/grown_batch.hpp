@@ -47,14 +47,15 @@ struct Growing {
   }
 };
 
-/// Random sequences, some of them with limits.
+/// Random sequences, some of them with limits; on request some of their rows have structure.
 inline std::vector<Growing> random_batch(Random& random, int sequences, int vocab, double spread,
-                                         double ties = 0, double empty = 0) {
+                                         double ties = 0, double empty = 0, bool structured = false) {
   std::vector<Growing> out;
   for (int b = 0; b < sequences; ++b) {
     Text context;
     for (int i = random.below(5); i > 0; --i) context.push_back(random.below(vocab));
-    out.push_back({context, random.below(vocab), random_rows(vocab, random.bits(), spread, ties, empty),
+    out.push_back({context, random.below(vocab),
+                   (structured ? mixed_rows : random_rows)(vocab, random.bits(), spread, ties, empty),
                    random.bernoulli(0.3) ? random.below(31) : 100000});
   }
   return out;

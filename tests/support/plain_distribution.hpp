@@ -82,11 +82,12 @@ inline std::vector<double> plain_distribution(const std::vector<float>& row,
 /// The smallest logit that a full sort keeps, and whether a rounding of `slack` might have made it another
 /// one: top-p where the mass seen comes that near to top_p, min-p where a logit comes that near to its
 /// threshold.
-struct Kept {
+struct SortedCut {
   float least;
   bool near;
 };
-inline Kept by_sorting(const std::vector<float>& row, const specula::SamplingParams& params, double slack) {
+inline SortedCut by_sorting(const std::vector<float>& row, const specula::SamplingParams& params,
+                            double slack) {
   const double inv_t = 1 / static_cast<double>(params.temperature);
   std::vector<float> sorted = row;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());

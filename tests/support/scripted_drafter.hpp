@@ -15,6 +15,7 @@
 #include <specula/policy/concepts.hpp>
 
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 namespace specula_test {
 
@@ -28,6 +29,17 @@ inline RowOf random_rows(std::int32_t vocab, std::uint64_t seed, double spread, 
     std::uint64_t h = seed;
     for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
     return Random(h).row(vocab, spread, ties, empty);
+  };
+}
+
+/// The same, some of them rows with structure.
+inline RowOf mixed_rows(std::int32_t vocab, std::uint64_t seed, double spread, double ties = 0,
+                        double empty = 0) {
+  return [=](const Text& text) {
+    std::uint64_t h = seed;
+    for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
+    Random random(h);
+    return mixed_row(random, vocab, spread, ties, empty, false);
   };
 }
 

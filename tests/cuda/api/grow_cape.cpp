@@ -117,7 +117,8 @@ UNTHREADED_TEST_CASE(
       CAPTURE(vocab);
       CAPTURE(i);
       const double ties = random.bernoulli(0.5) ? 0.7 : 0, empty = random.bernoulli(0.5) ? 0.8 : 0;
-      const std::vector<Growing> batch = random_batch(random, 4, vocab, random.between(0.5, 10), ties, empty);
+      const std::vector<Growing> batch =
+          random_batch(random, 4, vocab, random.between(0.5, 10), ties, empty, true);
       check<Cape, float>(batch, capacity, random.bits());
       check<Cape, Half>(batch, capacity, random.bits(), {kGeometries[1]});
     }

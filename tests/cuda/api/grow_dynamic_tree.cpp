@@ -186,7 +186,8 @@ UNTHREADED_TEST_CASE("any widths, depths, vocabularies and elements; ties, and r
       CAPTURE(vocab);
       CAPTURE(k);
       const double ties = random.bernoulli(0.5) ? 0.7 : 0, empty = random.bernoulli(0.5) ? 0.8 : 0;
-      const std::vector<Growing> batch = random_batch(random, 3, vocab, random.between(0.5, 10), ties, empty);
+      const std::vector<Growing> batch =
+          random_batch(random, 3, vocab, random.between(0.5, 10), ties, empty, true);
       check<DynamicTree, float>(batch, capacity, random.bits());
       check<DynamicTree, Half>(batch, capacity, random.bits(), {kGeometries[1]});
     }

@@ -16,6 +16,7 @@
 #include "device_batch.hpp"
 #include "emulated_gpu.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula_test;
 using namespace specula::cuda;
@@ -179,7 +180,7 @@ void compare(std::uint64_t seed, const std::vector<int>& sizes, bool in_place = 
       it.in_place = in_place;
       it.wants_gradient = in_place || !random.bernoulli(0.1);
       for (int r = 0; r < it.rows; ++r)
-        it.set(r, random.row(vocab, r == 0 ? 3 : 20, 0.3, r == 1 ? 0.2 : 0),
+        it.set(r, mixed_row(random, vocab, r == 0 ? 3 : 20, 0.3, r == 1 ? 0.2 : 0, false),
                random.row(vocab, r == 1 ? 15 : 6));
       if (random.bernoulli(0.5)) it.scale = {0.25f, -3.0f, 0.0f};
       const std::vector<Want> want = all_on_cpu(it);  // before a gradient takes the draft's place

@@ -6,6 +6,7 @@
 #include <specula/cuda/api/sample.cuh>
 #include <specula/cuda/detail/verify/rules.cuh>
 #include "device_agreement.hpp"
+#include "structured_rows.hpp"
 using namespace specula;
 using namespace specula_test;
 using namespace specula::cuda::detail;
@@ -66,13 +67,13 @@ Drawn draw_one(const std::vector<float>& row, const SamplingParams& p, std::uint
 }
 template <class Element>
 void check_distribution(const std::vector<float>& row, const SamplingParams& p, std::uint64_t seed,
-                        int blocks = 1) {
+                        int blocks = 1, double log_z_error = 1e-7) {
   const Drawn got = draw_one<Element>(row, p, seed, blocks);
   detail::RowScan scan(static_cast<std::int32_t>(row.size()));
   const Distribution distribution = scan.distribution(row, p);
   REQUIRE(got.stats.status == Status::ok);
   CHECK(got.stats.shift == distribution.shift);
-  CHECK(got.stats.log_z == doctest::Approx(distribution.log_z).epsilon(1e-7));
+  CHECK(got.stats.log_z == doctest::Approx(distribution.log_z).epsilon(log_z_error));
   CHECK(static_cast<double>(got.prob) / distribution(got.token) == doctest::Approx(1).epsilon(1e-5));
   PhiloxRandom rng(seed);
   CHECK(got.token == rng.draw(scan.weights(distribution), {3}));
@@ -207,6 +208,17 @@ TEST_CASE("vocabularies of realistic size") {
     check_distribution<float>(random.row(vocab, 5), {.temperature = 0.7f}, random.bits(), 2);
     check_distribution<float>(random.row(vocab, 5), {.top_k = 50, .top_p = 0.9f}, random.bits(), 3);
   }
+}
+
+TEST_CASE("distributions of rows with structure") {
+  Random random(40);
+  for (const RowKind kind : kRowKinds)
+    for (const int vocab : {17, 513, 1537}) {
+      CAPTURE(std::string(name_of(kind)));
+      const std::vector<float> row = structured_row(kind, vocab, random);
+      check_distribution<float>(row, {.temperature = 0.7f}, random.bits(), 1 + vocab % 3, 4e-7);
+      check_distribution<float>(row, {.top_k = 5}, random.bits(), 2, 4e-7);
+    }
 }
 
 TEST_CASE("masks of every kind, with truncation that asks for more tokens than are left") {

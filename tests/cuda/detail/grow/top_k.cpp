@@ -13,6 +13,7 @@
 #include "device_batch.hpp"
 #include "emulated_gpu.hpp"
 #include "random.hpp"
+#include "structured_rows.hpp"
 #include "thread_sanitizer.hpp"
 
 using namespace specula_test;
@@ -109,11 +110,24 @@ UNTHREADED_TEST_CASE("top-k is the CPU's, for any row, element, alignment and la
   for (const int vocab : {1, 2, 40, 511, 512, 513, 1500, 4100, 6000})
     for (const int k : {1, 7, 10, 32}) {
       const double ties = random.bernoulli(0.5) ? 0.8 : 0, empty = random.bernoulli(0.4) ? 0.9 : 0;
-      const std::vector<float> row = random.row(vocab, 8, ties, empty);
+      const std::vector<float> row = mixed_row(random, vocab, 8, ties, empty, false);
       const int offset = random.below(8);
+      check<float>(mixed_row(random, vocab, 8, ties, empty), k, random.bits(), offset);
       check<float>(row, k, random.bits(), offset);
       check<device::BFloat16>(row, k, random.bits(), offset);
       check<device::Half>(row, k, random.bits(), offset);
+    }
+}
+
+UNTHREADED_TEST_CASE("top-k of rows with structure") {
+  Random random(87);
+  for (const RowKind kind : kRowKinds)
+    for (const int vocab : {17, 513, 1537}) {
+      CAPTURE(std::string(name_of(kind)));
+      const std::vector<float> row = structured_row(kind, vocab, random);
+      check<float>(row, 7, random.bits(), random.below(8));
+      if (!is_large(kind)) check<device::BFloat16>(row, 10, random.bits(), random.below(8));
+      if (!is_large(kind)) check<device::Half>(row, 10, random.bits(), random.below(8));
     }
 }
 
@@ -155,7 +169,7 @@ UNTHREADED_TEST_CASE("k from 0 to 64, in every block separately, two rows in tur
     const int vocab = 1 + random.below(round % 3 == 0 ? 60 : 12000);
     const int k = round % 10 == 1 ? 0 : round % 10 == 2 ? 64 : 1 + random.below(64);
     const double ties = random.bernoulli(0.5) ? 0.9 : 0, empty = random.bernoulli(0.3) ? 0.97 : 0;
-    const std::vector<float> rows[] = {random.row(vocab, random.bernoulli(0.5) ? 2 : 30, ties, empty),
+    const std::vector<float> rows[] = {mixed_row(random, vocab, random.bernoulli(0.5) ? 2 : 30, ties, empty),
                                        random.row(vocab, 2, 0.9, 0.97)};
     std::vector<std::vector<int>> orders;  // everything sorted
     for (const std::vector<float>& row : rows) {

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "device_batch.hpp"
+#include "structured_rows.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -127,7 +128,7 @@ TEST_CASE("thresholds far below the largest key, at zeros, among negative logits
             : form == 1 ? static_cast<float>(random.below(3) - 1) * 0.0f   // zeros of both signs
             : form == 2 ? static_cast<float>(random.between(-3e4, -2e4))   // large
                         : static_cast<float>(random.between(-1, 1));
-      std::vector<float> other = random.row(static_cast<int>(row.size()), 4);
+      std::vector<float> other = mixed_row(random, static_cast<int>(row.size()), 4, 0, 0, false);
       counted += check<device::BFloat16>({row, other}, p, random);
       counted += check<device::Half>({other, row, other}, p, random);
       rows += 5;
