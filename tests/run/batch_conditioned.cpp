@@ -25,8 +25,8 @@ namespace {
 
 static_assert(BatchInvariant<SeenBatch> && BatchInvariant<DraftBatch<ToyGlide>>);
 static_assert(ExposesKeyValues<SlotOf<SeenBatch>> && ExposesFeatures<SlotOf<SeenBatch>>);
-static_assert(specula::MergesPasses<GlideKind::Draft> &&
-              specula::MergesPasses<HeadKind::Draft>);
+static_assert(specula::MergesPasses<GlideInBatch::Draft> &&
+              specula::MergesPasses<HeadInBatch::Draft>);
 
 struct Text {
   std::vector<Token> tokens;
@@ -189,12 +189,12 @@ void play(bool drafts_fail = false) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("texts with a draft that reads the target's state are those alone, in random schedules",
-                   Kind, GlideKind, HeadKind) {
+                   Kind, GlideInBatch, HeadInBatch) {
   play<Kind, ProposalKind::sampled>();
   play<Kind, ProposalKind::deterministic>();
 }
 
-TEST_CASE_TEMPLATE("with passes of the draft that fail, their tokens are those alone", Kind, GlideKind,
-                   HeadKind) {
+TEST_CASE_TEMPLATE("with passes of the draft that fail, their tokens are those alone", Kind, GlideInBatch,
+                   HeadInBatch) {
   play<Kind, ProposalKind::deterministic>(true);
 }

@@ -11,6 +11,7 @@
 
 #include "plain_distribution.hpp"
 #include "proposed.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -39,8 +40,8 @@ double worst_distribution(const TokenTree& tree, const RowOf& rows, const Sampli
   double worst = 0;
   for (NodeId n = 1; n < tree.size(); ++n) {
     std::vector<double> q = plain_distribution(rows(text_to(tree, tree.parent(n))), params);
-    worst = std::max(worst, std::abs(q[static_cast<std::size_t>(tree.token(n))] -
-                                     static_cast<double>(tree.confidence(n))));
+    worst = worse(worst, std::abs(q[static_cast<std::size_t>(tree.token(n))] -
+                                  static_cast<double>(tree.confidence(n))));
     double left = 1;
     if (S::kind == ProposalKind::sampled_distinct)
       for (const NodeId c : children(tree, tree.parent(n))) {
@@ -49,7 +50,7 @@ double worst_distribution(const TokenTree& tree, const RowOf& rows, const Sampli
         q[static_cast<std::size_t>(tree.token(c))] = 0;
       }
     for (std::size_t x = 0; x < q.size(); ++x)
-      worst = std::max(worst, std::abs(tree.draft_prob(n, static_cast<Token>(x)) - q[x] / left) * left);
+      worst = worse(worst, std::abs(tree.draft_prob(n, static_cast<Token>(x)) - q[x] / left) * left);
   }
   return worst;
 }

@@ -43,11 +43,11 @@ class DraftBatch : public ToyBatchOf<Eager<Of>> {
   bool keeps_speculation() const { return false; }
 };
 
-struct GlideKind {
+struct GlideInBatch {
   using Batch = DraftBatch<ToyGlide>;
   using Draft = specula::Glide<specula::SlotOf<Batch>, specula::SlotOf<SeenBatch>>;
 };
-struct HeadKind {
+struct HeadInBatch {
   using Batch = DraftBatch<ToyHead>;
   using Draft = specula::FeatureHead<specula::SlotOf<Batch>, specula::SlotOf<SeenBatch>>;
 };

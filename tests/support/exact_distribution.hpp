@@ -14,6 +14,7 @@
 #include "exact_random.hpp"
 #include "plain_distribution.hpp"
 #include "toy_model.hpp"
+#include "worst.hpp"
 
 namespace specula_test {
 
@@ -104,7 +105,7 @@ double distance(const TextDistribution& distribution, const Target& target,
   }
   double error = 0;
   for (const auto& [text, weight] : want)
-    error = std::max(error, std::abs(weight - (distribution.count(text) ? distribution.at(text) : 0.0)));
+    error = worse(error, std::abs(weight - (distribution.count(text) ? distribution.at(text) : 0.0)));
   for (const auto& [text, weight] : distribution)
     if (!want.count(text)) error = std::max(error, weight);
   return error;

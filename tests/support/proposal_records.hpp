@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dense_rules.hpp"
+#include "worst.hpp"
 
 namespace specula_test {
 
@@ -34,8 +35,7 @@ inline double largest_difference(const specula::TokenTree& tree, specula::NodeId
                                  const Dense& distribution) {
   double worst = 0;
   for (std::size_t x = 0; x < distribution.size(); ++x)
-    worst =
-        std::max(worst, std::abs(tree.draft_prob(node, static_cast<specula::Token>(x)) - distribution[x]));
+    worst = worse(worst, std::abs(tree.draft_prob(node, static_cast<specula::Token>(x)) - distribution[x]));
   return worst;
 }
 

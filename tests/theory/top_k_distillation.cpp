@@ -17,6 +17,7 @@
 #include "plain_distribution.hpp"
 #include "random.hpp"
 #include "structured_rows.hpp"
+#include "worst.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -111,12 +112,11 @@ TEST_CASE("doubles: values and gradients are those of full softmaxes") {
           std::vector<double> gradient(v, kNan);
           const auto got = loss.row(target, draft, gradient);
           const Dense want = dense(target, draft, k, weight, plain);
-          worst =
-              std::max(worst, std::abs(got.cross_entropy - want.cross_entropy) / (1 + want.cross_entropy));
-          worst = std::max(worst, std::abs(got.top_k - want.top_k) / (1 + want.top_k));
+          worst = worse(worst, std::abs(got.cross_entropy - want.cross_entropy) / (1 + want.cross_entropy));
+          worst = worse(worst, std::abs(got.top_k - want.top_k) / (1 + want.top_k));
           for (std::size_t x = 0; x < v; ++x) {
             const double error = std::abs(gradient[x] - want.gradient[x]);
-            worst = std::max(worst, std::isnan(error) ? 1 : error);
+            worst = worse(worst, std::isnan(error) ? 1 : error);
           }
           // A constant added to all of the draft's logits has no effect.
           CHECK(std::accumulate(gradient.begin(), gradient.end(), 0.0) == doctest::Approx(0).epsilon(1e-12));
@@ -144,7 +144,7 @@ TEST_CASE("doubles: the gradient agrees with finite differences of the loss") {
             draft[x] = at - h;
             const double below = loss.total(loss.row(target, draft));
             draft[x] = at;
-            worst = std::max(worst, std::abs(gradient[x] - scale * (above - below) / (2 * h)));
+            worst = worse(worst, std::abs(gradient[x] - scale * (above - below) / (2 * h)));
           }
         }
   CHECK(worst < 1e-9);

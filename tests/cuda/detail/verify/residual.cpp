@@ -11,6 +11,7 @@
 #include "device_batch.hpp"
 #include "emulated_gpu.hpp"
 #include "random.hpp"
+#include "worst.hpp"
 
 using namespace specula_test;
 using namespace specula::cuda::detail;
@@ -83,7 +84,7 @@ void check(const Rows<Element>& rows, const std::vector<Tried>& tried) {
     fold.weights(first, w);
     for (int e = 0; e < 4; ++e) {
       const double wanted = first + e < rows.vocab ? want[static_cast<std::size_t>(first + e)] : 0.0;
-      off = std::max(off, std::abs(static_cast<double>(w[e]) - wanted)), all += wanted;
+      off = worse(off, std::abs(static_cast<double>(w[e]) - wanted)), all += wanted;
     }
   }
   CHECK(off < 1e-7);
