@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -50,6 +51,26 @@ struct AskedPrompt {
     return true;
   }
 };
+
+/// The number of each prompt's first answer, where the answers to all turns of the prompts before it are
+/// counted, whether they are asked or not: the `sequence` of its draws, so that a text does not depend on
+/// others.
+inline std::vector<std::size_t> first_numbers(std::span<const AskedPrompt> prompts) {
+  std::vector<std::size_t> numbers;
+  std::size_t next = 0;
+  for (const AskedPrompt& prompt : prompts) {
+    numbers.push_back(next);
+    next += 1 + prompt.later.size();
+  }
+  return numbers;
+}
+
+/// "prompt 2 failed: ..."; a turn after the first is named, too. Both are counted from 0.
+inline std::string failure_text(std::size_t prompt, std::size_t turn, const std::string& why) {
+  std::string text = "prompt " + std::to_string(prompt + 1);
+  if (turn > 0) text += ", turn " + std::to_string(turn + 1);
+  return text + " failed: " + why;
+}
 
 /// A prompt as a chat of `setting`, or where that is null as `style` puts it and `encode` encodes it.
 /// `all_turns`: the further turns are asked, too, each after an answer of at most `max_new_tokens`.

@@ -1,6 +1,7 @@
 #include "text_batch.hpp"
 
 #include <functional>
+#include <map>
 #include <utility>
 
 #include <specula/cpu/decoder.hpp>
@@ -18,9 +19,16 @@ using Make = std::function<std::unique_ptr<specula::Pipeline>(std::int32_t)>;
 
 template <class... Models>
 struct Batch final : TextBatch {
-  Batch(std::int32_t texts, Make make, Models&... models)
-      : slots(texts), all{&models...}, batch(texts, std::move(make), models...) {}
-  specula::TextId join(specula::TextRequest request) override { return batch.join(std::move(request)); }
+  Batch(std::int32_t texts, const Make& make, Models&... models)
+      : slots(texts), all{&models...}, batch(texts, recorded(make), models...) {}
+  specula::TextId join(specula::TextRequest request) override {
+    const auto id = std::make_shared<specula::TextId>();
+    request.sink = [this, id, sink = std::move(request.sink)](specula::Tokens fresh) {
+      note_draft_error(*id);
+      return !sink || sink(fresh);
+    };
+    return *id = batch.join(std::move(request));
+  }
   bool cancel(specula::TextId id) override { return batch.cancel(id); }
   const std::vector<specula::TextResult>& step() override { return batch.step(); }
   bool empty() const override { return batch.empty(); }
@@ -31,8 +39,28 @@ struct Batch final : TextBatch {
       for (std::int32_t slot = 0; slot < slots; ++slot) sum += model->pass_seconds(slot);
     return sum;
   }
+  std::string draft_error(specula::TextId id) const override {
+    const auto found = draft_errors.find(id);
+    return found == draft_errors.end() ? std::string() : found->second;
+  }
+  /// `make`, whose pipelines are kept in mind.
+  Make recorded(const Make& make) {
+    return [this, make](std::int32_t slot) {
+      auto made = make(slot);
+      pipelines.push_back(made.get());
+      return made;
+    };
+  }
+  /// Within the sink of a text, which is that of one of the pipelines.
+  void note_draft_error(specula::TextId id) {
+    for (const specula::Pipeline* pipeline : pipelines)
+      if (pipeline->text().data() == batch.text(id).data())
+        if (std::string error = pipeline->draft_error(); !error.empty()) draft_errors[id] = std::move(error);
+  }
   std::int32_t slots;
   std::vector<Model*> all;
+  std::vector<const specula::Pipeline*> pipelines;
+  std::map<specula::TextId, std::string> draft_errors;
   specula::BatchSpeculator<Make, Models...> batch;
 };
 

@@ -21,6 +21,8 @@ class TextBatch {
   virtual const std::vector<specula::TextResult>& step() = 0;      ///< see BatchSpeculator::step()
   virtual bool empty() const = 0;                                  ///< see BatchSpeculator::empty()
   virtual std::int32_t waiting() const = 0;                        ///< texts that are written or queued
+  /// What ended drafting in a text that has written a token; empty if nothing did.
+  virtual std::string draft_error(specula::TextId id) const = 0;
   /// Seconds that passes have taken so far, of the target and of all drafts.
   virtual double pass_seconds() const = 0;
 };

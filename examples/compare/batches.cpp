@@ -96,7 +96,7 @@ void write_full(TextBatch& batch, std::span<const std::vector<Token>> prompts, s
       if (found == writing.end()) continue;  // of the repetition before, cancelled at its end
       if (result.failure) std::rethrow_exception(result.failure);
       if (result.stats.failed_drafts > 0)
-        throw std::runtime_error("a draft failed in a batch: the rest would be plain decoding");
+        throw std::runtime_error("the draft failed: " + batch.draft_error(result.id));
       const Writing& own = *found->second;
       if (own.counts && first && runs.tokens[own.prompt].empty()) runs.tokens[own.prompt] = result.tokens;
       done += own.counts;

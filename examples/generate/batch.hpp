@@ -10,18 +10,13 @@
 
 #include <specula/base/sampling_params.hpp>
 
+#include "answers.hpp"
 #include "asked_prompt.hpp"
 #include "decode.hpp"
-#include "model_pack.hpp"
-#include "tokenizer.hpp"
+#include "text_batch.hpp"
+#include "text_stream.hpp"
 
 namespace specula_examples {
-
-/// A text that a batch has written.
-struct BatchAnswer {
-  std::string prompt, text;
-  Decoded run;  // decode_seconds: from the first pass of its prompt to its end, beside the others
-};
 
 struct BatchRun {
   std::string pipeline;
@@ -30,11 +25,12 @@ struct BatchRun {
   std::vector<std::string> stops;  // strings
 };
 
-/// Answers all prompts, turn by turn, `run.texts` at once; `show(answer)` gets them in the order of the
-/// prompts. The `sequence` of an answer is its number. Says at the end what all together took. Throws what a
-/// text failed with.
-void answer_batch(ModelPack& models, std::span<AskedPrompt> prompts, const BatchRun& run,
-                  const DecodeSettings& settings, const Tokenizer& tokenizer, std::ostream& notes,
-                  const std::function<void(const BatchAnswer&)>& show);
+/// Answers all prompts, turn by turn, in a batch of `run.texts` texts; `show(answer)` gets them in the order
+/// of the prompts. The `sequence` of an answer is its number (first_numbers()), so a text is the one that it
+/// is alone. An answer that fails is shown, too, and the others go on. decode_seconds are those from the
+/// first pass of its prompt to its end, beside the others. Says at the end what all together took.
+void answer_batch(TextBatch& batch, std::span<AskedPrompt> prompts, const BatchRun& run,
+                  const DecodeSettings& settings, const TextStream::BytesOf& bytes_of, std::ostream& notes,
+                  const std::function<void(const Answer&)>& show);
 
 }  // namespace specula_examples

@@ -7,17 +7,20 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <specula/cpu/read_model_config.hpp>
 
+#include "answers.hpp"
 #include "asked_prompt.hpp"
 #include "batch.hpp"
 #include "chat.hpp"
 #include "chat_options.hpp"
 #include "conversation.hpp"
+#include "draft_note.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
 #include "model_pack.hpp"
@@ -128,33 +131,6 @@ std::vector<Prompt> read_prompts(const Options& options) {
   return prompts;
 }
 
-const char* name_of(specula::FinishReason ending) {
-  using specula::FinishReason;
-  switch (ending) {
-    case FinishReason::limit:
-      return "limit";
-    case FinishReason::stop_token:
-      return "stop token";
-    case FinishReason::cancelled:
-      return "stop string";
-    case FinishReason::context_full:
-      break;
-  }
-  return "context full";
-}
-
-nlohmann::ordered_json to_json(const std::string& prompt, const std::string& text, const Decoded& run) {
-  const auto tokens = static_cast<double>(run.tokens.size());
-  return {{"prompt", prompt},
-          {"text", text},
-          {"ended", name_of(run.ending)},
-          {"new_tokens", run.tokens.size()},
-          {"target_calls", run.stats.target.calls},
-          {"mat", tokens / static_cast<double>(std::max<std::int64_t>(1, run.stats.target.calls))},
-          {"prefill_seconds", run.prefill_seconds},
-          {"decode_seconds", run.decode_seconds}};
-}
-
 /// How the answers of a program are decoded and shown.
 struct Show {
   const Racer& racer;
@@ -164,9 +140,10 @@ struct Show {
   const Paint& paint;
 };
 
-/// Decodes what follows a prompt, which is the `number`th; prints `echo`, then the text as it comes.
-std::pair<Decoded, std::string> show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
-                                          bool keeps_prefix, const std::string& echo) {
+/// Decodes what follows a prompt, which is the `number`th; prints `echo`, then the text as it comes. A text
+/// that fails is an answer, too.
+Answer show_text(const Show& show, const RacePrompt& prompt, std::size_t number, bool keeps_prefix,
+                 const std::string& echo) {
   DecodeSettings own = show.settings;
   own.sequence = static_cast<std::uint32_t>(number);
   own.keeps_prefix = keeps_prefix;
@@ -180,54 +157,64 @@ std::pair<Decoded, std::string> show_text(const Show& show, const RacePrompt& pr
     };
   }
   TokenPrinter printer(show.tokenizer, show.stops, show.paint, std::cout);
-  Decoded run = decode_printed(show.racer, prompt, number, own, printer);
   const std::string& name = show.racer.name;
-  if (!run.draft_error.empty())
-    std::cerr << name << ": the draft failed, the rest is decoded plainly: " << run.draft_error << '\n';
-  const auto tokens = static_cast<double>(run.tokens.size());
-  std::cerr << show.paint.dim(name + ": " + std::to_string(run.tokens.size()) + " tokens, " +
-                              std::to_string(run.stats.target.calls) + " calls of the target, " +
-                              fixed(run.decode_seconds > 0 ? tokens / run.decode_seconds : 0.0, 1) +
-                              " tokens/s (" +
-                              fixed(tokens / std::max(1e-9, run.decode_seconds + run.prefill_seconds), 1) +
-                              " with the prompt)")
-            << '\n';
-  return {std::move(run), printer.text()};
+  Answer answer;
+  answer.asked = prompt.text;
+  try {
+    answer.run = decode_printed(show.racer, prompt, number, own, printer);
+    const auto tokens = static_cast<double>(answer.run.tokens.size());
+    std::cerr << show.paint.dim(
+                     name + ": " + std::to_string(answer.run.tokens.size()) + " tokens, " +
+                     std::to_string(answer.run.stats.target.calls) + " calls of the target, " +
+                     fixed(answer.run.decode_seconds > 0 ? tokens / answer.run.decode_seconds : 0.0, 1) +
+                     " tokens/s (" +
+                     fixed(tokens / std::max(1e-9, answer.run.decode_seconds + answer.run.prefill_seconds),
+                           1) +
+                     " with the prompt)")
+              << '\n';
+  } catch (const std::exception& error) {
+    if (!std::cout) throw;  // so would all others
+    printer.finish();
+    answer.failure = error.what();
+    answer.run.draft_error = show.racer.pipeline->draft_error();
+  }
+  answer.text = printer.text();
+  return answer;
 }
 
-/// Without the token that ended it.
-Tokens answer_of(const Decoded& run) {
-  const Tokens all(run.tokens);
-  return run.ending == specula::FinishReason::stop_token ? all.first(all.size() - 1) : all;
-}
-
-/// Returns an entry per answer, for --json.
-nlohmann::ordered_json generate(const Show& show, std::span<AskedPrompt> prompts) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+/// Shows the answers to all prompts.
+void generate(const Show& show, std::span<AskedPrompt> prompts, Answers& all) {
+  const std::vector<std::size_t> numbers = first_numbers(prompts);
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     if (prompts.size() > 1)
       std::cout << (p ? "\n" : "")
                 << show.paint.bold(std::string("=== prompt ").append(std::to_string(p + 1))) << '\n';
     AskedPrompt& asked = prompts[p];
-    for (bool first = true, more = true; more; first = false) {
-      const auto [run, text] = show_text(show, {asked.text, asked.tokens}, all.size(), !first, asked.shown());
-      all.push_back(to_json(asked.text, text, run));
-      more = asked.next(answer_of(run), text);
-    }
+    std::vector<Answer> answers;
+    do {
+      const std::size_t turn = answers.size();
+      answers.push_back(
+          show_text(show, {asked.text, asked.tokens}, numbers[p] + turn, turn > 0, asked.shown()));
+      answers.back().prompt = p, answers.back().turn = turn;
+    } while (answers.back().failure.empty() && next_turn(asked, answers));
+    for (const Answer& answer : answers) all.add(answer);
   }
-  return all;
 }
 
 /// A conversation on the terminal, of at most `room` tokens up to an answer.
 void talk(const Show& show, Chat chat, std::size_t room) {
   std::size_t turn = 0;
+  DraftNote drafts;
   converse(chat, std::cin, std::cerr, [&](const std::vector<Token>& tokens) -> std::optional<ChatAnswer> {
     if (tokens.size() > room) return {};
     const bool first = turn == 0;
-    const auto [run, text] = show_text(show, {"", tokens}, turn++, !first, "");
-    const Tokens answer = answer_of(run);
-    return ChatAnswer{{answer.begin(), answer.end()}, text};
+    const Answer answer = show_text(show, {"", tokens}, turn++, !first, "");
+    if (!answer.failure.empty()) throw std::runtime_error(answer.failure);
+    drafts.add(answer.run.draft_error);
+    const Tokens said = answer_of(answer.run);
+    return ChatAnswer{{said.begin(), said.end()}, answer.text};
   });
+  std::cerr << drafts.line();
 }
 
 nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_json prompts) {
@@ -245,20 +232,24 @@ void show_prefill(std::size_t done, std::size_t total) {
   if (done == total) bar.reset();
 }
 
-/// Answers all prompts, several at once.
+/// Shows the answers to all prompts, written several at once.
 void answer_in_batches(ModelPack& models, const Options& options, std::span<AskedPrompt> prompts,
-                       const Tokenizer& tokenizer, const Paint& paint) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+                       const Tokenizer& tokenizer, const Paint& paint, Answers& all) {
   const BatchRun how{options.pipeline, options.common.sampling, options.batch, options.stops};
-  const DecodeSettings settings{
+  DecodeSettings settings{
       .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.ends(), .seed = options.common.seed};
-  answer_batch(models, prompts, how, settings, tokenizer, std::cerr, [&](const BatchAnswer& answer) {
-    std::cout << (json.empty() ? "" : "\n")
-              << paint.bold(std::string("=== text ").append(std::to_string(json.size() + 1))) << '\n'
-              << paint.dim(answer.prompt) << answer.text << std::endl;
-    json.push_back(to_json(answer.prompt, answer.text, answer.run));
+  const std::int32_t vocab = models.target().vocab_size();  // the tokenizer may have more tokens
+  std::erase_if(settings.stop, [&](Token token) { return token < 0 || token >= vocab; });
+  const auto batch = make_text_batch(models, how.pipeline, how.params, how.texts);
+  const auto bytes_of = [&](Token token) { return tokenizer.bytes(token); };
+  std::size_t shown = 0;
+  answer_batch(*batch, prompts, how, settings, bytes_of, std::cerr, [&](const Answer& answer) {
+    std::cout << (shown > 0 ? "\n" : "")
+              << paint.bold(std::string("=== text ").append(std::to_string(shown + 1))) << '\n'
+              << paint.dim(answer.asked) << answer.text << std::endl;
+    ++shown;
+    all.add(answer);
   });
-  if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
 }
 
 int run(int argc, char** argv) {
@@ -308,10 +299,16 @@ int run(int argc, char** argv) {
   ModelSizes sizes = checked_sizes(configs, factories, tokens, tokenizer, options.common);
   sizes.slots = std::max(1, options.batch);
   ModelPack models(folders, std::move(sizes));
+  Answers all("specula-generate", std::cerr);
+  const auto finished = [&] {
+    all.finish();
+    if (!options.json.empty()) write_json(options.json, with_settings(options, all.json()));
+    return all.status();
+  };
   if (options.batch > 0) {
     if (talks) throw UsageError("--batch goes with prompts, not with a conversation");
-    answer_in_batches(models, options, asked, tokenizer, paint);
-    return 0;
+    answer_in_batches(models, options, asked, tokenizer, paint, all);
+    return finished();
   }
   const auto pipeline = factories[0].build(models, options.common.sampling);
   Racer speculating{options.pipeline, pipeline.get(), factories[0].lossy,
@@ -334,8 +331,7 @@ int run(int argc, char** argv) {
   if (talks) {
     talk(show, chats->start(), tokens.front().size());
   } else if (!options.race) {
-    auto json = generate(show, asked);
-    if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
+    generate(show, asked, all);
   } else {
     std::vector<RacePrompt> prompts;
     for (AskedPrompt& prompt : asked) prompts.push_back({prompt.text, std::move(prompt.tokens)});
@@ -344,7 +340,7 @@ int run(int argc, char** argv) {
          size_for_panes(STDOUT_FILENO), options.runs, std::cout, std::cerr);
   }
   if (trace) std::cerr << trace->draw(options.pipeline, &models.target()) << '\n';
-  return 0;
+  return options.race || talks ? 0 : finished();
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "context.hpp"
 #include "conversation.hpp"
 #include "delaying_proxy.hpp"
+#include "draft_note.hpp"
 #include "figures.hpp"
 #include "json_file.hpp"
 #include "llama_models.hpp"
@@ -215,8 +216,7 @@ class Generator {
                           .keeps_prefix = keeps_prefix,
                           .goes_on_plainly = true},
                          [&](Tokens, std::size_t) { print(std::exchange(ready, {})); });
-    if (!run.draft_error.empty())
-      std::cerr << "the draft failed, the rest is decoded plainly: " << run.draft_error << '\n';
+    drafts_.add(run.draft_error);
     print(stream.flush());
     all_ += run.stats;
     emitted_ += run.tokens.size();
@@ -224,14 +224,17 @@ class Generator {
     return {std::move(run.tokens), std::move(text)};
   }
 
-  /// A line of what all answers took.
+  /// Of the answer that failed, which counts as a text.
+  void add_failed() { drafts_.add(pipeline_->draft_error()); }
+  /// A line of what all answers took, and one of failed drafts.
   std::string figures(std::int32_t threads) const {
     const auto rate = [](double count, double seconds) { return fixed(count / std::max(1e-9, seconds), 1); };
     const auto count = static_cast<double>(emitted_);
     return std::to_string(emitted_) + " tokens, " + rate(count, all_.round_seconds) + " tokens/s (" +
            rate(count, all_.round_seconds + all_.prefill_seconds) + " with the prompts), " +
            fixed(count / static_cast<double>(std::max<std::int64_t>(1, all_.rounds)), 2) +
-           " a call of the target, " + std::to_string(threads) + (threads == 1 ? " thread\n" : " threads\n");
+           " a call of the target, " + std::to_string(threads) + (threads == 1 ? " thread\n" : " threads\n") +
+           drafts_.line();
   }
 
  private:
@@ -241,18 +244,35 @@ class Generator {
   const GgufTokenizer* tokenizer_;
   specula::Stats all_;
   std::size_t emitted_ = 0;
+  DraftNote drafts_;
 };
 
-/// The answers to all prompts and their further turns.
-void generate(Generator& generator, std::span<AskedPrompt> prompts) {
-  std::size_t number = 0;
-  for (std::size_t p = 0; p < prompts.size(); ++p)
-    for (bool first = true, more = true; more; first = false) {
-      std::cout << prompts[p].shown();
-      const ChatAnswer answer = generator.answer(prompts[p].tokens, number++, !first);
-      more = prompts[p].next(answer.tokens, answer.text);
-      std::cout << (more || p + 1 < prompts.size() ? "\n\n" : "\n");
+/// The answers to all prompts and their further turns. One that fails ends its prompt's turns alone. Returns
+/// the exit status: 1 if one has failed.
+int generate(Generator& generator, std::span<AskedPrompt> prompts) {
+  const std::vector<std::size_t> numbers = first_numbers(prompts);
+  int status = 0;
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    std::size_t turn = 0;
+    bool answered = false;
+    try {
+      for (bool more = true; more; ++turn) {
+        std::cout << prompts[p].shown();
+        answered = false;
+        const ChatAnswer answer = generator.answer(prompts[p].tokens, numbers[p] + turn, turn > 0);
+        answered = true;
+        more = prompts[p].next(answer.tokens, answer.text);
+        std::cout << (more ? "\n\n" : "");
+      }
+    } catch (const std::exception& error) {
+      if (!std::cout) throw;  // so would all others
+      if (!answered) generator.add_failed();
+      std::cerr << "specula-llama: " << failure_text(p, turn + (answered ? 1 : 0), error.what()) << '\n';
+      status = 1;
     }
+    std::cout << (p + 1 < prompts.size() ? "\n\n" : "\n") << std::flush;
+  }
+  return status;
 }
 
 /// A conversation on the terminal, of at most `room` tokens up to an answer.
@@ -471,12 +491,10 @@ int run(int argc, char** argv) {
   }
   if (!compares) {
     Generator generator(*delays.front().pipelines.front(), settings, options.stops, tokenizer);
-    if (talks)
-      talk(generator, chats->start(), longest);
-    else
-      generate(generator, asked);
+    if (talks) talk(generator, chats->start(), longest);
+    const int status = talks ? 0 : generate(generator, asked);
     std::cerr << generator.figures(threads);
-    return 0;
+    return status;
   }
   std::vector<Contender> contenders;
   for (const AtDelay& delay : delays)

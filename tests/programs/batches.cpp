@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -24,7 +25,7 @@ class ScriptedBatch final : public TextBatch {
  public:
   explicit ScriptedBatch(std::int32_t texts) : texts_(texts) {}
   specula::TextId join(specula::TextRequest request) override {
-    sequences.push_back(request.sequence);
+    sequences.push_back(std::optional(request.sequence).value());
     queue_.push_back({++last_, std::move(request)});
     return last_;
   }
@@ -58,6 +59,7 @@ class ScriptedBatch final : public TextBatch {
       if (text.tokens.size() == static_cast<std::size_t>(text.request.max_new_tokens)) {
         ended_.push_back({.id = text.id, .tokens = text.tokens, .reason = specula::FinishReason::limit});
         if (p == fails) ended_.back().failure = std::make_exception_ptr(std::runtime_error("the text fails"));
+        ended_.back().stats.failed_drafts = draft_fails ? 1 : 0;
         text.id = 0;
       }
     }
@@ -68,11 +70,13 @@ class ScriptedBatch final : public TextBatch {
   }
   bool empty() const override { return queue_.empty() && running_.empty(); }
   std::int32_t waiting() const override { return static_cast<std::int32_t>(queue_.size() + running_.size()); }
+  std::string draft_error(specula::TextId) const override { return draft_fails ? "no rows" : ""; }
   double pass_seconds() const override { return now / 2; }
 
   bool full = true;
   double now = 0;
   Token fails = -1;
+  bool draft_fails = false;
   std::vector<std::uint32_t> sequences;
 
  private:
@@ -150,6 +154,12 @@ TEST_CASE("a text that fails, and texts too short to be timed") {
   CHECK_THROWS_WITH(write_full(
                         failing, prompts, 2, {.max_new_tokens = 9}, {}, [] { return 0.0; }, runs),
                     "the text fails");
+  ScriptedBatch plain(2);
+  plain.draft_fails = true;  // the rest would be plain decoding
+  BatchRuns others(2);
+  CHECK_THROWS_WITH(write_full(
+                        plain, prompts, 2, {.max_new_tokens = 9}, {}, [] { return 0.0; }, others),
+                    "the draft failed: no rows");
   ScriptedBatch brief(2);
   CHECK_THROWS_WITH_AS(write_full(
                            brief, prompts, 2, {.max_new_tokens = 1}, {}, [] { return 0.0; }, runs),

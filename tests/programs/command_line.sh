@@ -116,6 +116,45 @@ for json in several single; do grep '"\(text\|ended\|new_tokens\)"' "$scratch/$j
 expect 0 'stop string' cat "$scratch/several.txt"
 expect 0 same sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/several.txt" "$scratch/single.txt"
 expect 2 'run text by text, without --batch' "$generate" --models "$models" --prompt x --batch 2 --pipeline adaptive-chain:2@layer-skip
+# A text that fails ends alone, and a draft that fails is told: models whose rows are NaN after one token, a byte of a snowman.
+if command -v python3 >/dev/null; then
+  cat >"$scratch/poison.py" <<'END'
+import pathlib, struct, sys, tensors
+config, model = tensors.read(sys.argv[1])
+name = "model.embed_tokens.weight"
+(_, (rows, width), weights), (_, (_, groups), exponents) = model.pop(name), model.pop(name + ".exponents")
+model["lm_head.weight"], model["lm_head.weight.exponents"] = ("I8", [rows, width], weights), ("I8", [rows, groups], exponents)
+powers = [2.0 ** e for e in struct.unpack(f"{rows * groups}b", exponents) for _ in range(width // groups)]
+values = [w * p for w, p in zip(struct.unpack(f"{rows * width}b", weights), powers)]
+values[(3 + 0xe2) * width] = float("nan")
+model[name] = ("F32", [rows, width], struct.pack(f"{rows * width}f", *values))
+out = pathlib.Path(sys.argv[2])
+out.mkdir()
+(out / "tokenizer.model").symlink_to(pathlib.Path(sys.argv[1], "tokenizer.model").resolve())
+tensors.write(out, {**config, "tie_word_embeddings": False}, model)
+END
+  python3 "$scratch/poison.py" "$models/target" "$scratch/bad-target"
+  python3 "$scratch/poison.py" "$models/small" "$scratch/bad-draft"
+  printf '%s\n' '{"prompt": "def add(a, b):"}' '{"prompt": "\u2603"}' '{"prompt": "def two():"}' '{"prompt": "x \u2603 = 1"}' >"$scratch/snow.jsonl"
+  for batch in '' '--batch 1' '--batch 3'; do
+    # shellcheck disable=SC2086  # words
+    expect 1 '^specula-generate: prompt 2 failed: .*NaN' "$generate" --models "$models" --target "$scratch/bad-target" --pipeline autoregressive \
+      --prompts "$scratch/snow.jsonl" --max-new-tokens 6 --json "$scratch/snow.json" $batch
+    also '^specula-generate: prompt 4 failed: .*NaN'
+    expect 0 '^4 texts, 2 of them failed' python3 -c 'import json, sys
+texts = json.load(open(sys.argv[1]))["prompts"]
+bad = ["failed" in t for t in texts]
+assert bad == [False, True, False, True] and all(t.get("new_tokens", 6) == 6 for t in texts) and "NaN" in texts[1]["failed"], texts
+print(len(texts), "texts,", sum(bad), "of them failed")' "$scratch/snow.json"
+    # shellcheck disable=SC2086  # words
+    expect 0 '^note: drafting ended in 2 of 4 texts: the draft.s row after node' "$generate" --models "$models" --draft "$scratch/bad-draft" --pipeline chain:3 \
+      --prompts "$scratch/snow.jsonl" --max-new-tokens 6 --json "$scratch/snow.json" $batch
+    expect 0 '^\[False, True, False, True\]' python3 -c 'import json, sys
+print(["draft_error" in t for t in json.load(open(sys.argv[1]))["prompts"]])' "$scratch/snow.json"
+  done
+  expect 1 '^specula-compare: the draft failed: the draft.s row after node' "$compare" --models "$models" --draft "$scratch/bad-draft" \
+    --pipelines chain:3 --prompts "$scratch/snow.jsonl" --max-new-tokens 6
+fi
 # A model with a chat template: turns of a file, each after the answer before it; a system message; raw; a conversation.
 mkdir "$scratch/chat" && ln -s "$models"/target/* "$scratch/chat"
 printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" \
@@ -125,6 +164,18 @@ chat=("$generate" --models "$models" --target "$scratch/chat" --pipeline chain:4
 expect 0 '^> What is 2 + 3?$' "${chat[@]}" --prompts "$scratch/turns.jsonl" --json "$scratch/turns.json" --trace "$scratch/turns"
 also '^> And twice that?$'
 expect 0 '"prompt": "And twice that?"' cat "$scratch/turns.json"
+# Turns have the same draws one by one and in batches of any size.
+printf '%s\n' '{"turns": ["What is 2 + 3?", "And twice that?", "And half?"]}' '{"turns": ["One?"]}' '{"turns": ["Two?", "Three?"]}' \
+  >"$scratch/talks.jsonl"
+for batch in '' '--batch 1' '--batch 2' '--batch 4'; do
+  # shellcheck disable=SC2086  # words
+  expect 0 'tokens' "${chat[@]}" --prompts "$scratch/talks.jsonl" --temperature 1 --seed 7 --json "$scratch/talks.json" $batch
+  grep '"\(prompt\|text\|ended\|new_tokens\)"' "$scratch/talks.json" >"$scratch/talks${batch#--batch }.txt"
+done
+for batch in 1 2 4; do
+  expect 0 same sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/talks.txt" "$scratch/talks$batch.txt"
+done
+expect 0 '^6$' grep -c '"new_tokens"' "$scratch/talks.txt"
 expect 0 '^> one$' "${chat[@]}" --prompt one --system 'Be brief.'
 expect 0 '^one' "${chat[@]}" --prompt one --raw
 expect 0 '^Question: one$' "${chat[@]}" --prompt one --style question

@@ -1,0 +1,74 @@
+#include "answers.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+namespace specula_examples {
+namespace {
+
+const char* name_of(specula::FinishReason ending) {
+  using specula::FinishReason;
+  switch (ending) {
+    case FinishReason::limit:
+      return "limit";
+    case FinishReason::stop_token:
+      return "stop token";
+    case FinishReason::cancelled:
+      return "stop string";
+    case FinishReason::context_full:
+      break;
+  }
+  return "context full";
+}
+
+nlohmann::ordered_json to_json(const Answer& answer) {
+  nlohmann::ordered_json out{{"prompt", answer.asked}, {"text", answer.text}};
+  const Decoded& run = answer.run;
+  if (answer.failure.empty()) {
+    const auto tokens = static_cast<double>(run.tokens.size());
+    out["ended"] = name_of(run.ending);
+    out["new_tokens"] = run.tokens.size();
+    out["target_calls"] = run.stats.target.calls;
+    out["mat"] = tokens / static_cast<double>(std::max<std::int64_t>(1, run.stats.target.calls));
+    out["prefill_seconds"] = run.prefill_seconds;
+    out["decode_seconds"] = run.decode_seconds;
+  } else {
+    out["failed"] = answer.failure;
+  }
+  if (!run.draft_error.empty()) out["draft_error"] = run.draft_error;
+  return out;
+}
+
+}  // namespace
+
+Tokens answer_of(const Decoded& run) {
+  const Tokens all(run.tokens);
+  return run.ending == specula::FinishReason::stop_token ? all.first(all.size() - 1) : all;
+}
+
+bool next_turn(AskedPrompt& prompt, std::vector<Answer>& answers) {
+  const Answer& last = answers.back();
+  try {
+    return prompt.next(answer_of(last.run), last.text);
+  } catch (const std::exception& error) {
+    answers.push_back({.prompt = last.prompt,
+                       .turn = last.turn + 1,
+                       .asked = prompt.text,
+                       .text = {},
+                       .run = {},
+                       .failure = error.what()});
+    return false;
+  }
+}
+
+void Answers::add(const Answer& answer) {
+  if (!answer.failure.empty()) {
+    failed_ = true;
+    *notes_ << program_ << ": " << failure_text(answer.prompt, answer.turn, answer.failure) << std::endl;
+  }
+  drafts_.add(answer.run.draft_error);
+  json_.push_back(to_json(answer));
+}
+
+}  // namespace specula_examples
