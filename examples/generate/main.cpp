@@ -175,6 +175,7 @@ Answer show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
   } catch (const std::exception& error) {
     if (!std::cout) throw;  // so would all others
     printer.finish();
+    if (printer.text().empty() && !echo.ends_with('\n')) std::cout << std::endl;
     answer.failure = error.what();
     answer.run.draft_error = show.racer.pipeline->draft_error();
   }

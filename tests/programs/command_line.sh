@@ -126,7 +126,13 @@ name = "model.embed_tokens.weight"
 model["lm_head.weight"], model["lm_head.weight.exponents"] = ("I8", [rows, width], weights), ("I8", [rows, groups], exponents)
 powers = [2.0 ** e for e in struct.unpack(f"{rows * groups}b", exponents) for _ in range(width // groups)]
 values = [w * p for w, p in zip(struct.unpack(f"{rows * width}b", weights), powers)]
-values[(3 + 0xe2) * width] = float("nan")
+def pieces(data):  # of a SentencePiece model: its first fields, whose first field is the text
+    while data[0] == 10:
+        size, start = (data[1], 2) if data[1] < 128 else (data[1] - 128 + 128 * data[2], 3)
+        yield data[start + 2:start + 2 + data[start + 1]]
+        data = data[start + size:]
+token = list(pieces(pathlib.Path(sys.argv[1], "tokenizer.model").read_bytes())).index(b"<0xE2>")
+values[token * width] = float("nan")
 model[name] = ("F32", [rows, width], struct.pack(f"{rows * width}f", *values))
 out = pathlib.Path(sys.argv[2])
 out.mkdir()
