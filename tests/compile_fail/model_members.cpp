@@ -7,6 +7,7 @@
 // expect: m\.commit\(path\)[^a-z]* (is|would be) invalid
 // expect: m\.truncate\(n\)[^a-z]* (is|would be) invalid
 // expect: ModelDrafter: the draft is no LanguageModel
+// expect: the model's set_context is not TakesContext
 #include <specula/accept/exact_rules.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/verify/tree_verifier.hpp>
@@ -52,9 +53,19 @@ struct Truncate : specula_test::ToyModel {
 #endif
 };
 
+// It has an optional one with another type.
+struct Context : specula_test::ToyModel {
+#ifdef SPECULA_MUST_FAIL
+  bool set_context(std::int32_t);
+#else
+  void set_context(std::int32_t);
+#endif
+};
+
 // The arguments are deduced, as in a pipeline.
 void verifiers(VocabSize& a, Size& b, Capacity& c, Append& d, Extend& e, Commit& f, Truncate& g) {
   TreeVerifier{a, Greedy{}}, TreeVerifier{b, Greedy{}}, TreeVerifier{c, Greedy{}}, TreeVerifier{d, Greedy{}};
   TreeVerifier{e, Greedy{}}, TreeVerifier{f, Greedy{}}, TreeVerifier{g, Greedy{}};
   ModelDrafter{g};
 }
+void drafter(Context& context) { ModelDrafter{context}; }

@@ -20,6 +20,8 @@
 #include "able_model.hpp"
 #include "exact_distribution.hpp"
 
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+
 using namespace specula;
 using namespace specula_test;
 
@@ -250,4 +252,19 @@ TEST_CASE("drafts within the masked target, and one that exits early, go on belo
     both([&] { return LayerSkip{target, SkipRules{.alike = 2, .every = 2, .keep_last = 0}}; });
     CHECK(calls > 100);
   }
+}
+
+TEST_CASE("a round of a stack with a masked draft allocates nothing") {
+  std::int64_t calls = 0;
+  const Grammar grammar{3, &calls};
+  ToyModel inner(kVocab, 1, 2.0f, 400), plain(kVocab, 2, 2.0f, 400), small(kVocab, 3, 2.0f, 400);
+  Processed target{inner, grammar}, masked{small, grammar};
+  Speculator run{TreeVerifier{target, Sampling{}}, Stack{ModelDrafter{plain}, ModelDrafter{masked}},
+                 Horizontal<2, Draw::sampled>{.counts = {2, 2}}};
+  run.start(List{0, 2, 5});
+  PhiloxRandom rng(1);
+  const AllocationCount counted;
+  for (int round = 0; round < 60; ++round) run.step(rng);
+  CHECK(counted.count() == 0);
+  CHECK(run.draft_error() == "");
 }
