@@ -101,7 +101,7 @@ void check(const Shape& shape, const std::vector<Wrap>& wraps, MakeStack stack) 
     const auto texts = [&](auto drafter, auto own) {
       Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, std::move(drafter), own};
       List out;
-      for (const std::uint64_t seed : {3, 4}) {
+      for (const std::uint64_t seed : {3u, 4u}) {
         run.generate(prompt, {.max_new_tokens = 60}, PhiloxRandom{seed},
                      [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
         CHECK(run.draft_error() == "");
