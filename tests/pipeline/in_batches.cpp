@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/pipeline/factory.hpp>
 #include <specula/pipeline/named_models.hpp>
-#include <specula/run/batch_speculator.hpp>
 
 #include "toy_batch.hpp"
 
@@ -70,7 +70,7 @@ std::vector<std::vector<Token>> alone(const std::string& text, float temperature
     const TextRequest r = request(i, temperature);
     auto pipeline = make_pipeline(text, models, r.params);
     std::vector<Token> tokens;
-    pipeline->generate(r.prompt, {r.max_new_tokens, r.stop}, PhiloxRandom{r.seed, r.sequence},
+    pipeline->generate(r.prompt, {r.max_new_tokens, r.stop}, PhiloxRandom{*r.seed},
                        [&](Tokens fresh) { tokens.insert(tokens.end(), fresh.begin(), fresh.end()); });
     out.push_back(tokens);
   }

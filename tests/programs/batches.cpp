@@ -24,7 +24,7 @@ class ScriptedBatch final : public TextBatch {
  public:
   explicit ScriptedBatch(std::int32_t texts) : texts_(texts) {}
   specula::TextId join(specula::TextRequest request) override {
-    sequences.push_back(request.sequence);
+    sequences.push_back(*request.sequence);
     queue_.push_back({++last_, std::move(request)});
     return last_;
   }

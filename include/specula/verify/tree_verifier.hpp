@@ -52,6 +52,8 @@ class TargetVerifier {
   /// Nodes that still fit, root included.
   std::int32_t room() const { return target_->capacity() - target_->size(); }
   const void* cache_id() const { return cache_of(*target_); }  ///< the target's; see NamesItsCache
+  /// The address of the model of many texts of which the target is a slot; null if it is none.
+  const void* batch() const requires kMerges { return target_->batch(); }
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
   /// Count of what changed the target, by any caller; empty if it does not count. See CountsChanges.

@@ -1,3 +1,5 @@
+// BatchSpeculator: texts in a batch are bitwise those alone, whatever joins, ends, fails and is forked beside
+// them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include <specula/any.hpp>
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 #include "toy_batch.hpp"
@@ -18,6 +20,21 @@
 using namespace specula;
 using specula_test::ToyBatch;
 using specula_test::ToyModel;
+
+// Named, or g++ warns of a local class in its coroutine.
+template <class Shape>
+struct PlainOf {  // a propose() that is no coroutine, around one that is
+  static constexpr ProposalKind kind = Shape::kind;
+  Shape shape;
+  NodeCounts nodes() const { return shape.nodes(); }
+  void reserve(const Sizes& sizes) {
+    if constexpr (Reserves<Shape>) shape.reserve(sizes);
+  }
+  template <Drafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    specula::propose(shape, drafter, round, tree, rng).run();
+  }
+};
 
 namespace {
 
@@ -58,7 +75,7 @@ Text write_alone(Run& run, const TextRequest& request) {
   run.verifier().set_params(request.params);
   run.forget();
   run.reset_stats();
-  PhiloxRandom rng{request.seed, request.sequence};
+  PhiloxRandom rng{*request.seed, request.sequence.value_or(0)};
   std::vector<Token> tokens;
   const Generated end =
       run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng,
@@ -147,20 +164,6 @@ template <class Shape>
 Pipe<Shape::kind> pipeline(RuleName rule, Shape shape) {
   return {rule, [=] { return AnyShape<typename Pipe<Shape::kind>::Draft, Shape::kind>(shape); }};
 }
-template <class Shape>
-struct PlainOf {  // a propose() that is no coroutine, around one that is
-  static constexpr ProposalKind kind = Shape::kind;
-  Shape shape;
-  NodeCounts nodes() const { return shape.nodes(); }
-  void reserve(const Sizes& sizes) {
-    if constexpr (Reserves<Shape>) shape.reserve(sizes);
-  }
-  template <Drafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    specula::propose(shape, drafter, round, tree, rng).run();
-  }
-};
-
 /// A chain of two that throws in one of the proposals of all texts: before it asks for rows, or after.
 template <class Error>
 struct Throwing {
