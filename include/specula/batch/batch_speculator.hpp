@@ -360,16 +360,20 @@ class BatchSpeculator {
   /// After a round: texts that have ended, failed or paused give up their slots.
   void settle() {
     bool ended = false;
-    for (std::size_t i = running_.size(); i-- > 0;) {  // the oldest of those that made room is queued first
+    for (std::size_t i = 0; i < running_.size();) {
       Text& text = *static_cast<Text*>(running_[i]);
       if (!text.fresh.empty() && text.request.logprobs) add_logprobs(text);
       text.fresh = {};
+      if (text.state == TextState::ended || text.state == TextState::failed)
+        leave(text), ended = true;
+      else
+        ++i;
+    }
+    for (std::size_t i = running_.size(); i-- > 0;) {  // the oldest that made room is then queued first
+      Text& text = *static_cast<Text*>(running_[i]);
       if (text.state == TextState::paused) {
         give_up(text, text.pauses ? waiting_.add_paused() : waiting_.add_first());
-      } else if (text.state > TextState::writing) {
-        leave(text), ended = true;
-      } else if (text.pauses &&
-                 (text.run->in_round() || text.run->room() > 0)) {  // else it ends in the next round
+      } else if (text.pauses && (text.run->in_round() || text.run->room() > 0)) {  // else it ends in a round
         text.run->abandon();
         text.kept.assign(text.run->text().begin(), text.run->text().end());
         give_up(text, waiting_.add_paused());

@@ -17,10 +17,9 @@ namespace specula {
 /// `tokens` and `parents`, by which only a part of the prompt runs. Their rounds go on waiting. The order
 /// stays.
 struct MergedPass {
-  const void* model = nullptr;  ///< the model of many texts, by its address: PassRequest::batch
-  std::vector<SlotNodes>&
-      nodes;                ///< a slot each: texts that are being written, then those that read their prompts
-  std::size_t written = 0;  ///< entries of texts that are being written
+  const void* model = nullptr;    ///< the model of many texts, by its address: PassRequest::batch
+  std::vector<SlotNodes>& nodes;  ///< one a slot: texts that are being written, then those that are read
+  std::size_t written = 0;        ///< entries of texts that are being written
   /// Whether any text of the round is being written, in this pass or not, so that prompts hold it up.
   bool holds_up = false;
 };
@@ -46,6 +45,7 @@ PassRows run_pass(M& model, const MergedPass& pass) {
   for (std::size_t i = 0; i < pass.nodes.size(); ++i) {
     SlotNodes& own = pass.nodes[i];
     const std::int32_t queued = model.queued(own.slot), runs = std::min(queued, chunk);
+    if (own.tokens.empty() && queued == 0) continue;
     if (i >= pass.written && pass.holds_up) {
       if (runs > left) continue;
       left -= runs;
@@ -55,6 +55,7 @@ PassRows run_pass(M& model, const MergedPass& pass) {
     if (kept++ != i) pass.nodes[kept - 1] = own;
   }
   if (kept < pass.nodes.size()) pass.nodes.resize(kept);
+  if (kept == 0) return out;
   const auto clock = [&] {
     if constexpr (detail::has_pass_seconds<M>()) {
       double all = 0;

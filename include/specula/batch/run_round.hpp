@@ -108,7 +108,7 @@ class BatchRounds {
                                   ", must be at least 1");
     const auto texts = static_cast<std::size_t>(sizes_.texts);
     texts_.reserve(texts), waiting_.reserve(texts), nodes_.reserve(texts);
-    targets_.reserve(texts);
+    ran_.reserve(texts + sizes_.drafts.size()), calls_.reserve(texts);
   }
   /// All texts draft from one budget. A round with draft tokens takes at most `max_stretch` times as long as
   /// a plain one, by what is known of the costs, so that texts that gain nothing wait no longer. Throws
@@ -131,7 +131,7 @@ class BatchRounds {
 
   void begin(std::span<Text* const> texts) {
     expect(texts);
-    texts_.clear(), prompts_ = 0;
+    texts_.clear(), ran_.clear(), prompts_ = 0;
     std::int32_t count = 0;  // that get rows of the target, as far as is known
     for (Text* text : texts) {
       text->fresh = {};
@@ -139,6 +139,7 @@ class BatchRounds {
       texts_.push_back(text);
       count += text->state != TextState::reading, prompts_ += text->state != TextState::writing;
     }
+    if (prompts_ > 0) calls_.assign(texts_.size(), 0);
     if (shared_) shared_->begin(texts_, count);
     for (Text* text : texts_)
       if (!text->run->in_round()) guarded(*text, [&] { begin(*text); });
@@ -191,12 +192,12 @@ class BatchRounds {
   template <class Pass>
   void verify(Pass& pass) {
     if (shared_) shared_->choose();
-    targets_.clear();
+    ran_.clear();
     try {
-      while (const void* model = another(true, targets_)) {
+      while (const void* model = another(true, ran_)) {
         run(model, true, pass);
         if (waiting_.size() == texts_.size()) break;
-        targets_.push_back(model);
+        ran_.push_back(model);
       }
     } catch (...) {
       for (Text* text : texts_)
@@ -240,7 +241,7 @@ class BatchRounds {
     return nullptr;
   }
   /// Collects what texts want of a model, first those that are being written; false if none wants anything.
-  bool collect(const void* model, bool verifies) {
+  bool collect(const void* model, bool verifies, bool again) {
     waiting_.clear(), nodes_.clear();
     for (const bool written : {true, false}) {
       for (std::size_t i = 0; i < texts_.size(); ++i) {
@@ -250,6 +251,7 @@ class BatchRounds {
         if (prompts_ > 0 && written != (text.state == TextState::writing)) continue;
         waiting_.push_back(i);
         nodes_.push_back({want->slot, want->tokens, want->parents});
+        if (again && !written && calls_[i] == 0) nodes_.back().tokens = {}, nodes_.back().parents = {};
       }
       if (written) written_ = nodes_.size();
       if (prompts_ == 0) break;
@@ -259,9 +261,13 @@ class BatchRounds {
   /// One pass of a model over all texts that wait for it; returns how many rows it gave.
   template <class Pass>
   std::int32_t run(const void* model, bool verifies, Pass& pass) {
+    // A prompt that got its first rows in a later pass of the draft would add passes to the round.
+    const bool again = prompts_ > 0 && prompts_ < texts_.size() && !verifies &&
+                       std::find(ran_.begin(), ran_.end(), model) != ran_.end();
+    if (prompts_ > 0 && !verifies && !again) ran_.push_back(model);
     PassRows got;
     while (true) {
-      if (!collect(model, verifies)) return 0;
+      if (!collect(model, verifies, again)) return 0;
       try {
         got = pass(MergedPass{model, nodes_, written_, prompts_ < texts_.size()});
         break;
@@ -286,6 +292,7 @@ class BatchRounds {
         continue;
       }
       if (shared_ && !verifies) shared_->called(i);
+      if (prompts_ > 0) calls_[i] = 1;
       guarded(text, [&] { text.run->give(got.rows.part(from, count)); });
       from += count, ++texts;
     }
@@ -316,8 +323,9 @@ class BatchRounds {
   BatchSizes sizes_;
   std::optional<detail::SharedDraft<Text>> shared_;
   std::vector<Text*> texts_;          // of the round
-  std::vector<const void*> targets_;  // that have run in it
+  std::vector<const void*> ran_;      // models that have run in it, if that matters
   std::vector<std::size_t> waiting_;  // texts that wait for one of them
+  std::vector<std::uint8_t> calls_;   // (texts_) whether a draft gave rows in it, if prompts are read
   std::vector<SlotNodes> nodes_;      // what these want; the pass may leave some out
   std::size_t written_ = 0;           // see MergedPass
   std::size_t prompts_ = 0;           // texts of the round that are not being written
