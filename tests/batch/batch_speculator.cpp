@@ -529,3 +529,52 @@ TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in t
   CHECK(models.target.most_rows <= 4 + 3 + 3);
   CHECK(written > 5);
 }
+
+TEST_CASE(
+    "share() is refused where the target's passes are not merged, and share() may follow rounds that wait") {
+  Models models(2, 2);
+  const auto over = [&](auto verifier_of) {
+    return [&, verifier_of](std::int32_t slot) {
+      const auto s = static_cast<std::size_t>(slot);
+      return Speculator{verifier_of(models.targets[s]), ModelDrafter{models.drafts[s]}, Chain<>{.length = 2}};
+    };
+  };
+  BatchSpeculator paths(2, over([](auto& slot) {
+                          return PathVerifier{slot, Sampling{}};
+                        }),
+                        models.draft, models.target);
+  CHECK_THROWS_WITH_AS(paths.share(BatchBudget()), doctest::Contains("PathVerifier"), std::invalid_argument);
+  CHECK(paths.budget() == nullptr);
+  ToyBatch other(2, kVocab, 3);
+  BatchSpeculator foreign(2, over([](auto& slot) {
+                            return TreeVerifier{slot, Sampling{}};
+                          }),
+                          models.draft, other);
+  CHECK_THROWS_WITH_AS(foreign.share(BatchBudget()), doctest::Contains("another model"),
+                       std::invalid_argument);
+
+  const std::vector<TextRequest> all = requests(6, 0);
+  const std::vector<Text> want = alone(all, pipeline(RuleName::sampling, Chain<>{.length = 2}));
+  BatchSpeculator batch(2, over([](auto& slot) {
+                          return TreeVerifier{slot, Sampling{}};
+                        }),
+                        models.draft, models.target);
+  for (const TextRequest& request : all) batch.join(request);
+  for (int step = 0; !batch.empty(); ++step) {
+    if (step % 3 == 1) batch.share(BatchBudget(CostCurve({1, 1.01}), CostCurve({0.01})), 10.0 + step);
+    for (const TextResult& text : batch.step())
+      CHECK(text.tokens == want[static_cast<std::size_t>(text.id - 1)].tokens);
+  }
+}
+
+TEST_CASE("a draft that waits for a model that the batch was not given fails its text, by name") {
+  Models models(1);
+  BatchSpeculator batch(1, models.each(pipeline(RuleName::sampling, Chain<>{.length = 2})), models.target);
+  batch.join({.prompt = {1}, .max_new_tokens = 4});
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) {
+      REQUIRE(text.failure);
+      CHECK_THROWS_WITH_AS(std::rethrow_exception(text.failure), doctest::Contains("was not given"),
+                           std::logic_error);
+    }
+}

@@ -158,7 +158,8 @@ struct Run {
   const DraftCall* bid() const { return nullptr; }
   void grant(bool) {}
   bool proposed() const { return true; }
-  ProposalKind kind() const { return ProposalKind::deterministic; }
+  ProposalKind kinds = ProposalKind::deterministic;
+  ProposalKind kind() const { return kinds; }
   NodeCounts nodes() const { return {8}; }
   Tokens text() const { return words; }
   const SamplingParams& params() const { return own; }
@@ -294,6 +295,27 @@ TEST_CASE("of draft tokens that are worth the same the first text's is kept, whe
     shared.choose();
     CHECK(both[0]->run->kept == std::vector<std::uint8_t>{0, 1});
     CHECK(both[1]->run->kept == std::vector<std::uint8_t>{0, 0});
+  }
+}
+
+TEST_CASE("draft tokens of all texts are priced alike, whichever text is the last") {
+  for (const bool turned : {false, true}) {
+    Run chosen, drawn;
+    drawn.kinds = ProposalKind::sampled, drawn.own.temperature = 1;
+    detail::SharedDraft<DraftingText> shared(BatchBudget(CostCurve({1, 1.5, 2.5}), CostCurve({0.1})), 2, {8},
+                                             kNever);
+    DraftingText texts[2]{{&chosen}, {&drawn}};
+    DraftingText* const both[2]{&texts[turned ? 1 : 0], &texts[turned ? 0 : 1]};
+    shared.begin(both, 2);
+    REQUIRE(shared.max_nodes() > 1);
+    // Of chosen tokens the unlikely ones are left out, so a call may pay that does not where all are
+    // verified.
+    static std::vector<bool> first;
+    std::vector<bool> pays;
+    for (double reach = 0.05; reach < 1; reach += 0.05)
+      pays.push_back(shared.cost_model()->call_pays({.reach = reach}));
+    if (turned) CHECK(pays == first);
+    first = pays;
   }
 }
 

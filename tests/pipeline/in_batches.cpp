@@ -106,3 +106,15 @@ TEST_CASE("with one budget of all, cost-aware pipelines leave the decision to it
     CHECK(three.proposed > 20);
   }
 }
+
+TEST_CASE("one budget is refused for a pipeline whose target is no slot of the batch") {
+  ToyBatch target(1, kVocab, 3), small(1, kVocab, 4);
+  ToyModel apart(kVocab, 3);
+  SlotOf<ToyBatch> draft(small, 0);
+  NamedModels models("toy", apart);
+  models.add("small", draft);
+  const PipelineFactory factory = prepare_pipeline("cost-aware:chain:3@small");
+  BatchSpeculator batch(
+      1, [&](std::int32_t) { return factory.build(models, {}); }, small, target);
+  CHECK_THROWS_WITH_AS(batch.share(BatchBudget()), doctest::Contains("no slot"), std::invalid_argument);
+}
