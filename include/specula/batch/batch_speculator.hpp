@@ -169,7 +169,7 @@ class BatchSpeculator {
   /// NoRoom.
   const std::vector<TextResult>& step() {
     returned_.clear();
-    settle();
+    if (!settled_) settle();  // memory had run out
     while (enter()) {
     }
     in_step_ = true;
@@ -359,16 +359,23 @@ class BatchSpeculator {
 
   /// After a round: texts that have ended, failed or paused give up their slots.
   void settle() {
-    bool ended = false;
+    bool ended = false, pauses = false;
+    settled_ = false;
     for (std::size_t i = 0; i < running_.size();) {
       Text& text = *static_cast<Text*>(running_[i]);
       if (!text.fresh.empty() && text.request.logprobs) add_logprobs(text);
       text.fresh = {};
+      pauses = pauses || text.pauses || text.state == TextState::paused;
       if (text.state == TextState::ended || text.state == TextState::failed)
         leave(text), ended = true;
       else
         ++i;
     }
+    if (pauses) pause_texts();
+    if (ended) waiting_.ended();
+    settled_ = true;
+  }
+  void pause_texts() {
     for (std::size_t i = running_.size(); i-- > 0;) {  // the oldest that made room is then queued first
       Text& text = *static_cast<Text*>(running_[i]);
       if (text.state == TextState::paused) {
@@ -379,7 +386,6 @@ class BatchSpeculator {
         give_up(text, waiting_.add_paused());
       }
     }
-    if (ended) waiting_.ended();
   }
   static void add_logprobs(Text& text) {
     try {
@@ -421,7 +427,7 @@ class BatchSpeculator {
   std::vector<BatchText<Run>*> running_;      // those with a text, the oldest first
   detail::WaitingTexts waiting_;
   std::vector<TextResult> ended_, returned_;
-  bool in_step_ = false;
+  bool in_step_ = false, settled_ = true;
   TextId last_id_ = 0;
   std::int64_t passes_ = 0;
   std::optional<BatchRounds<Run>> rounds_;

@@ -52,21 +52,18 @@ PassRows run_pass(M& model, const MergedPass& pass) {
     }
     if (queued > chunk) own.tokens = {}, own.parents = {};
     out.queued += runs;
+    if constexpr (detail::has_pass_seconds<M>()) out.seconds -= model.pass_seconds(own.slot);
     if (kept++ != i) pass.nodes[kept - 1] = own;
   }
   if (kept < pass.nodes.size()) pass.nodes.resize(kept);
   if (kept == 0) return out;
-  const auto clock = [&] {
-    if constexpr (detail::has_pass_seconds<M>()) {
-      double all = 0;
-      for (const SlotNodes& own : pass.nodes) all += model.pass_seconds(own.slot);
-      return all;
-    }
-    return detail::monotonic_seconds();
-  };
-  const double began = clock();
-  out.rows = model.extend(pass.nodes);
-  out.seconds = clock() - began;
+  if constexpr (detail::has_pass_seconds<M>()) {
+    out.rows = model.extend(pass.nodes);
+    for (const SlotNodes& own : pass.nodes) out.seconds += model.pass_seconds(own.slot);
+  } else {
+    const detail::Stopwatch watch(out.seconds);
+    out.rows = model.extend(pass.nodes);
+  }
   return out;
 }
 

@@ -127,13 +127,14 @@ class BatchRounds {
   template <class R, class D, class Pass>
   friend void run_round(std::type_identity_t<std::span<BatchText<R, D>* const>>, BatchRounds<R, D>&, Pass&&);
 
-  static bool has_rounds(const Text& text) { return text.state <= TextState::writing; }
-
   void begin(std::span<Text* const> texts) {
-    expect(texts);
+    if (texts.size() > static_cast<std::size_t>(sizes_.texts))
+      throw std::invalid_argument("run_round: " + std::to_string(texts.size()) +
+                                  " texts, BatchSizes::texts is " + std::to_string(sizes_.texts));
     texts_.clear(), ran_.clear(), prompts_ = 0;
     std::int32_t count = 0;  // that get rows of the target, as far as is known
     for (Text* text : texts) {
+      if (text->state > TextState::writing || (shared_ && !text->run->batch())) refuse(*text);
       text->fresh = {};
       if (!text->run->in_round() && has_ended(*text)) continue;
       texts_.push_back(text);
@@ -144,20 +145,13 @@ class BatchRounds {
     for (Text* text : texts_)
       if (!text->run->in_round()) guarded(*text, [&] { begin(*text); });
   }
-  void expect(std::span<Text* const> texts) const {
-    if (texts.size() > static_cast<std::size_t>(sizes_.texts))
-      throw std::invalid_argument("run_round: " + std::to_string(texts.size()) +
-                                  " texts, BatchSizes::texts is " + std::to_string(sizes_.texts));
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      if (!has_rounds(*texts[i]))
-        throw std::logic_error("run_round: text " + std::to_string(i) +
-                               " has ended, failed or was paused; it has no further rounds");
-      if (shared_ && !texts[i]->run->batch())
-        throw std::invalid_argument(
-            "run_round: the target of text " + std::to_string(i) +
-            " runs its own passes, from which a budget in common learns nothing: it is no "
-            "slot of a model of many texts, or its verifier is a PathVerifier");
-    }
+  [[noreturn]] static void refuse(const Text& text) {
+    if (text.state > TextState::writing)
+      throw std::logic_error("run_round: a text has ended, failed or was paused, and has no further rounds");
+    throw std::invalid_argument(
+        "run_round: a text's target runs its own passes, from which a budget in common learns nothing: it is "
+        "no "
+        "slot of a model of many texts, or its verifier is a PathVerifier");
   }
   static bool has_ended(Text& text) {
     const bool limit = text.out.tokens >= text.limits.max_new_tokens;
@@ -243,20 +237,32 @@ class BatchRounds {
   /// Collects what texts want of a model, first those that are being written; false if none wants anything.
   bool collect(const void* model, bool verifies, bool again) {
     waiting_.clear(), nodes_.clear();
-    for (const bool written : {true, false}) {
-      for (std::size_t i = 0; i < texts_.size(); ++i) {
-        const Text& text = *texts_[i];
-        const PassRequest* want = text.run->want();
-        if (!want || want->batch != model || text.run->proposed() != verifies) continue;
-        if (prompts_ > 0 && written != (text.state == TextState::writing)) continue;
-        waiting_.push_back(i);
-        nodes_.push_back({want->slot, want->tokens, want->parents});
-        if (again && !written && calls_[i] == 0) nodes_.back().tokens = {}, nodes_.back().parents = {};
+    std::size_t prompts = 0;
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      const PassRequest* want = texts_[i]->run->want();
+      if (!want || want->batch != model || texts_[i]->run->proposed() != verifies) continue;
+      if (texts_[i]->state != TextState::writing) {
+        ++prompts;
+        continue;
       }
-      if (written) written_ = nodes_.size();
-      if (prompts_ == 0) break;
+      waiting_.push_back(i);
+      const SlotNodes own{want->slot, want->tokens, want->parents};
+      nodes_.push_back(own);
     }
+    written_ = nodes_.size();
+    if (prompts > 0) collect_prompts(model, verifies, again);
     return !nodes_.empty();
+  }
+  void collect_prompts(const void* model, bool verifies, bool again) {
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      const PassRequest* want = texts_[i]->run->want();
+      if (!want || want->batch != model || texts_[i]->run->proposed() != verifies) continue;
+      if (texts_[i]->state == TextState::writing) continue;
+      waiting_.push_back(i);
+      nodes_.push_back({want->slot});
+      if (!again || calls_[i] != 0)
+        nodes_.back().tokens = want->tokens, nodes_.back().parents = want->parents;
+    }
   }
   /// One pass of a model over all texts that wait for it; returns how many rows it gave.
   template <class Pass>
@@ -277,15 +283,13 @@ class BatchRounds {
     }
     std::size_t wanted = 0;
     for (const SlotNodes& own : nodes_) wanted += own.tokens.size();
-    if (static_cast<std::size_t>(got.rows.rows) != wanted)
-      throw std::invalid_argument("run_round: the pass gave " + std::to_string(got.rows.rows) + " rows for " +
-                                  std::to_string(wanted) + " nodes");
+    if (static_cast<std::size_t>(got.rows.rows) != wanted) throw_rows(got.rows.rows, wanted);
     std::int32_t from = 0, texts = 0;
     auto own = nodes_.begin();
     for (const std::size_t i : waiting_) {
       Text& text = *texts_[i];
       std::int32_t count = 0;
-      if (own != nodes_.end() && own->slot == text.run->want()->slot)
+      if (nodes_.size() == waiting_.size() || (own != nodes_.end() && own->slot == text.run->want()->slot))
         count = static_cast<std::int32_t>(own++->tokens.size());
       if (count == 0) {
         if (text.state == TextState::joined) text.state = TextState::reading;
@@ -299,6 +303,10 @@ class BatchRounds {
     if (shared_ && !verifies && from > 0) shared_->drafted(from, got.queued, got.seconds);
     if (shared_ && verifies) shared_->verified(texts, from, got.queued, got.seconds);
     return from;
+  }
+  [[noreturn]] static void throw_rows(std::int32_t rows, std::size_t wanted) {
+    throw std::invalid_argument("run_round: the pass gave " + std::to_string(rows) + " rows for " +
+                                std::to_string(wanted) + " nodes");
   }
   /// After NoRoom: pauses the youngest text that waits for a pass, if there are several; one that is alone
   /// fails. False if it is to go on without its draft.
