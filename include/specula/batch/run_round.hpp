@@ -88,9 +88,9 @@ template <class Run, class C, class Pass>
 void run_round(std::type_identity_t<std::span<BatchText<Run, C>* const>> texts, BatchRounds<Run, C>& rounds,
                Pass&& pass) {
   rounds.begin(texts);
-  while (rounds.grant() || rounds.draft(pass)) {
+  while (rounds.grant() || rounds.run_draft(pass)) {
   }
-  rounds.verify(pass);
+  rounds.run_target(pass);
   rounds.end();
 }
 
@@ -170,7 +170,7 @@ class BatchRounds {
 
   /// A pass of a draft that brings rows; false if there is none.
   template <class Pass>
-  bool draft(Pass& pass) {
+  bool run_draft(Pass& pass) {
     try {
       for (const void* model : sizes_.drafts)
         if (run(model, false, pass) > 0) return true;
@@ -184,7 +184,7 @@ class BatchRounds {
     }
   }
   template <class Pass>
-  void verify(Pass& pass) {
+  void run_target(Pass& pass) {
     if (shared_) shared_->choose();
     ran_.clear();
     try {
