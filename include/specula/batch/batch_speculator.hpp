@@ -18,6 +18,7 @@
 #include "specula/base/stats.hpp"
 #include "specula/batch/run_pass.hpp"
 #include "specula/batch/run_round.hpp"
+#include "specula/batch/shared_draft.hpp"
 #include "specula/batch/text_request.hpp"
 #include "specula/batch/waiting_texts.hpp"
 #include "specula/cost/batch_budget.hpp"
@@ -26,19 +27,6 @@
 #include "specula/verify/logprobs.hpp"
 
 namespace specula {
-
-namespace detail {
-
-// What make(slot) returns: a Speculator, or a pointer to a Pipeline.
-template <class Run>
-Run& made_rounds(Run& run) {
-  return run;
-}
-template <class Run>
-Run& made_rounds(std::unique_ptr<Run>& run) {
-  return *run;
-}
-}  // namespace detail
 
 /// Decodes many texts at once, which join, end, pause and are cancelled at any round. `make(slot)` returns
 /// the Speculator of a slot, or a std::unique_ptr to its Pipeline, over SlotOf each model; `models` are the

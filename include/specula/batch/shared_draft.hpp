@@ -45,6 +45,16 @@ void keep_nodes(Run& run, std::span<const std::uint8_t> kept) {
   run.keep(kept);
 }
 
+// A Speculator, or what a pointer to a Pipeline points to.
+template <class Run>
+Run& made_rounds(Run& run) {
+  return run;
+}
+template <class Run>
+Run& made_rounds(std::unique_ptr<Run>& run) {
+  return *run;
+}
+
 /// Decides for the texts of a round what is drafted and verified, from one BatchBudget. `Text` has `run`, a
 /// Speculator or a Pipeline over slots of models, and `draft`, a DraftState. In all members a text is named
 /// by its place among those that begin() was given. A round: begin(), then each text's run.begin() with
