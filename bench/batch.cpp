@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/cpu/decoder.hpp>
-#include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch/batch_speculator.hpp>
 
 namespace specula_examples {
 

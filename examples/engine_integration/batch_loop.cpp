@@ -1,22 +1,21 @@
-// An engine whose own loop decodes many texts: it owns models, slots and schedule, and merges the passes that
-// rounds wait for. A round of each text is a Speculator that it begins, answers and ends; what to draft is
-// one decision for all of them (SharedDraft). BatchSpeculator is the same loop with a queue, limits, sinks
-// and failures.
+// An engine whose own loop decodes many texts: it owns models, slots and schedule, and runs the passes that
+// rounds wait for, merged. What to draft is one decision for all of them (BatchBudget). BatchSpeculator is
+// the same loop with a queue, prefixes in common and pauses.
 //
 //   batch-loop [TEXTS] [FOLDER]    FOLDER holds the models `target` and `small`
 //
 // Each text is then written once more by itself, and must be the same.
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <specula/batch.hpp>
 #include <specula/cpu/decoder.hpp>
-#include <specula/run/shared_draft.hpp>
 #include <specula/specula.hpp>
 
 namespace {
@@ -26,6 +25,7 @@ using Model = specula::cpu::Decoder<float>;
 using Slot = specula::SlotOf<Model>;
 using Run = specula::Speculator<specula::TreeVerifier<Slot, specula::Sampling>, specula::ModelDrafter<Slot>,
                                 specula::Chain<>>;
+using BatchText = specula::BatchText<Run>;
 constexpr std::int32_t kTokens = 48, kPrompt = 24;
 /// What the engine keeps of a text.
 struct Text {
@@ -36,8 +36,6 @@ struct Text {
             specula::ModelDrafter{draft_slot}, specula::Chain<>{.length = 6}) {}
   Slot target_slot, draft_slot;
   Run run;
-  specula::PhiloxRandom rng{1};
-  specula::SharedDraft<Run>::Text shared{.run = &run};
 };
 
 class Engine {
@@ -45,25 +43,35 @@ class Engine {
   Engine(const std::string& folder, std::int32_t texts)
       : target_(folder + "/target", options(texts)),
         draft_(folder + "/small", options(texts)),
-        shared_(specula::BatchBudget(), texts, {.most = 7}) {
+        rounds_({.texts = texts, .nodes = {.most = 7}}, specula::BatchBudget()) {
     for (std::int32_t i = 0; i < texts; ++i) texts_.push_back(std::make_unique<Text>(target_, draft_, i));
   }
 
   /// Writes kTokens tokens after each prompt; a text that has them leaves the batch.
   std::vector<std::vector<Token>> write(const std::vector<std::vector<Token>>& prompts) {
-    std::vector<Text*> writing;
+    std::vector<std::vector<Token>> out = prompts;
+    std::deque<BatchText> texts;
+    std::vector<BatchText*> writing;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       texts_[i]->run.start(prompts[i]);  // queues it: the next passes read it
-      writing.push_back(texts_[i].get());
+      texts.push_back({.run = &texts_[i]->run,
+                       .rng = specula::PhiloxRandom{1, static_cast<std::uint32_t>(i)},
+                       .limits = {.max_new_tokens = kTokens},
+                       .sink = [own = &out[i]](specula::Tokens fresh) {
+                         own->insert(own->end(), fresh.begin(), fresh.end());
+                         return true;
+                       }});
+      writing.push_back(&texts.back());
     }
     while (!writing.empty()) {
-      step(writing);
-      std::erase_if(writing, [](Text* text) { return text->run.text().size() >= kPrompt + kTokens; });
-    }
-    std::vector<std::vector<Token>> out;
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const specula::Tokens text = texts_[i]->run.text().first(kPrompt + kTokens);
-      out.emplace_back(text.begin(), text.end());
+      specula::run_round(writing, rounds_, [&](const specula::MergedPass& pass) {
+        ++passes;
+        return specula::run_pass(pass.model == &target_ ? target_ : draft_, pass);
+      });
+      std::erase_if(writing, [](const BatchText* text) {
+        if (text->failure) std::rethrow_exception(text->failure);
+        return text->state == specula::TextState::ended;
+      });
     }
     return out;
   }
@@ -76,51 +84,8 @@ class Engine {
     return o;
   }
 
-  /// A round of all texts.
-  void step(const std::vector<Text*>& texts) {
-    std::vector<specula::SharedDraft<Run>::Text*> parts;
-    for (Text* text : texts) parts.push_back(&text->shared);
-    shared_.begin(parts, static_cast<std::int32_t>(parts.size()));
-    for (Text* text : texts) text->run.begin(text->rng, {}, shared_.cost_model(), shared_.max_nodes());
-    while (shared_.grant() || pass(draft_, texts)) {
-    }
-    shared_.choose();
-    pass(target_, texts);
-    for (Text* text : texts) shared_.ended(text->shared, static_cast<std::int32_t>(text->run.end().size()));
-    shared_.end();
-  }
-
-  /// One pass of a model over all texts that wait for it; false if none does.
-  bool pass(Model& model, const std::vector<Text*>& texts) {
-    std::vector<specula::SlotNodes> nodes;
-    std::vector<Text*> waiting;
-    std::int32_t queued = 0, row = 0;
-    for (Text* text : texts)
-      if (const specula::PassRequest* want = text->run.want(); want && want->batch == &model) {
-        nodes.push_back({want->slot, want->tokens, want->parents});
-        waiting.push_back(text);
-        queued += model.queued(want->slot);
-      }
-    if (nodes.empty()) return false;
-    const auto began = std::chrono::steady_clock::now();
-    const specula::LogitsView rows = model.extend(nodes);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    ++passes;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const auto count = static_cast<std::int32_t>(nodes[i].tokens.size());
-      waiting[i]->shared.calls += &model == &draft_;
-      waiting[i]->run.give(rows.part(row, count));
-      row += count;
-    }
-    if (&model == &draft_)
-      shared_.drafted(row, queued, seconds);
-    else
-      shared_.verified(static_cast<std::int32_t>(nodes.size()), row, queued, seconds);
-    return true;
-  }
-
   Model target_, draft_;
-  specula::SharedDraft<Run> shared_;
+  specula::BatchRounds<Run> rounds_;
   std::vector<std::unique_ptr<Text>> texts_;
 };
 

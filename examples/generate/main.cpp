@@ -266,6 +266,8 @@ int run(int argc, char** argv) {
   if (options.runs > 1 && !options.race) throw UsageError("--runs goes with --race");
   if (options.batch > 0 && (options.race || !options.trace.empty()))
     throw UsageError("--batch does not go with --race and --trace, which show one text after the other");
+  if (options.batch > 0 && !options.has_prompt && options.prompts.empty() && isatty(STDIN_FILENO))
+    throw UsageError("--batch goes with --prompts or --prompt, not with a conversation");
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
@@ -307,7 +309,6 @@ int run(int argc, char** argv) {
     return all.status();
   };
   if (options.batch > 0) {
-    if (talks) throw UsageError("--batch goes with prompts, not with a conversation");
     answer_in_batches(models, options, asked, tokenizer, paint, all);
     return finished();
   }

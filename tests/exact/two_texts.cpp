@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
-#include <specula/run/shared_draft.hpp>
+#include <specula/batch.hpp>
+#include <specula/specula.hpp>
 
 #include "exact_distribution.hpp"
 #include "toy_batch.hpp"
@@ -81,54 +83,31 @@ Joint joint(Rule rule, Shape shape, const SamplingParams& params, std::size_t ho
   Joint out;
   do {
     rng.begin();
-    SharedDraft<Run> shared(experienced(costs, draft_costs), 2, shape.nodes());
-    std::array<typename SharedDraft<Run>::Text, 2> texts{{{runs[0]}, {runs[1]}}};
-    std::array<OwnDraws, 2> draws{{{rng, 0}, {rng, 1}}};
-    for (std::size_t t = 0; t < 2; ++t) runs[t]->forget(), runs[t]->start(kPrompts[t]);
+    using Rounds = BatchRounds<Run, OwnDraws>;
+    const BatchSizes sizes{.texts = 2, .nodes = shape.nodes()};
+    std::optional<Rounds> rounds;
+    if (shares)
+      rounds.emplace(sizes, experienced(costs, draft_costs));
+    else
+      rounds.emplace(sizes);
+    std::vector<typename Rounds::Text> texts;
+    for (std::size_t t = 0; t < 2; ++t) {
+      runs[t]->forget(), runs[t]->start(kPrompts[t]);
+      texts.push_back({.run = runs[t], .rng = {rng, static_cast<std::int32_t>(t)}});
+    }
     int proposed = 0;
-    for (int round = 0;; ++round) {
-      std::vector<typename SharedDraft<Run>::Text*> writing;
-      std::vector<std::size_t> index;
+    const auto pass = [&](const MergedPass& wanted) {
+      if (wanted.model == &draft) return run_pass(draft, wanted);
+      if (proposed == 0)
+        for (const SlotNodes& own : wanted.nodes) proposed += static_cast<int>(own.tokens.size());
+      return run_pass(target, wanted);
+    };
+    while (true) {
+      std::vector<typename Rounds::Text*> writing;
       for (std::size_t t = 0; t < 2; ++t)
-        if (runs[t]->text().size() < kPrompts[t].size() + horizon)
-          writing.push_back(&texts[t]), index.push_back(t);
+        if (runs[t]->text().size() < kPrompts[t].size() + horizon) writing.push_back(&texts[t]);
       if (writing.empty()) break;
-      if (shares) shared.begin(writing, static_cast<std::int32_t>(writing.size()));
-      for (const std::size_t t : index)
-        if (shares)
-          runs[t]->begin(draws[t], {}, shared.cost_model(), shared.max_nodes());
-        else
-          runs[t]->begin(draws[t]);
-      const auto pass = [&](ToyBatch& model) {
-        std::vector<SlotNodes> nodes;
-        std::vector<std::size_t> whose;
-        for (const std::size_t t : index)
-          if (const PassRequest* want = runs[t]->want(); want && want->batch == &model)
-            nodes.push_back({want->slot, want->tokens, want->parents}), whose.push_back(t);
-        if (nodes.empty()) return false;
-        const LogitsView rows = model.extend(nodes);
-        std::int32_t from = 0;
-        for (std::size_t i = 0; i < nodes.size(); ++i) {
-          const auto count = static_cast<std::int32_t>(nodes[i].tokens.size());
-          if (&model == &draft) ++texts[whose[i]].calls;
-          runs[whose[i]]->give(rows.part(from, count));
-          from += count;
-        }
-        if (shares && &model == &draft) shared.drafted(from, 0, 0);
-        if (shares && &model == &target) shared.verified(static_cast<std::int32_t>(nodes.size()), from, 0, 0);
-        return true;
-      };
-      while ((shares && shared.grant()) || pass(draft)) {
-      }
-      if (shares) shared.choose();
-      if (round == 0)
-        for (const std::size_t t : index) proposed += runs[t]->proposal().size();
-      pass(target);
-      for (const std::size_t t : index) {
-        const auto tokens = static_cast<std::int32_t>(runs[t]->end().size());
-        if (shares) shared.ended(texts[t], tokens);
-      }
-      if (shares) shared.end();
+      run_round(writing, *rounds, pass);
     }
     std::vector<std::vector<Token>> both;
     for (std::size_t t = 0; t < 2; ++t) {

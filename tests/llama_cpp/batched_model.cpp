@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/llama_cpp/model.hpp>
-#include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 #include "pack.hpp"

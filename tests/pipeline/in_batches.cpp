@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/pipeline/factory.hpp>
 #include <specula/pipeline/named_models.hpp>
-#include <specula/run/batch_speculator.hpp>
 
 #include "toy_batch.hpp"
 
@@ -70,7 +70,7 @@ std::vector<std::vector<Token>> alone(const std::string& text, float temperature
     const TextRequest r = request(i, temperature);
     auto pipeline = make_pipeline(text, models, r.params);
     std::vector<Token> tokens;
-    pipeline->generate(r.prompt, {r.max_new_tokens, r.stop}, PhiloxRandom{r.seed, r.sequence},
+    pipeline->generate(r.prompt, {r.max_new_tokens, r.stop}, PhiloxRandom{*r.seed},
                        [&](Tokens fresh) { tokens.insert(tokens.end(), fresh.begin(), fresh.end()); });
     out.push_back(tokens);
   }
@@ -105,4 +105,16 @@ TEST_CASE("with one budget of all, cost-aware pipelines leave the decision to it
     CHECK(three.texts == alone("autoregressive", 0));
     CHECK(three.proposed > 20);
   }
+}
+
+TEST_CASE("one budget is refused for a pipeline whose target is no slot of the batch") {
+  ToyBatch target(1, kVocab, 3), small(1, kVocab, 4);
+  ToyModel apart(kVocab, 3);
+  SlotOf<ToyBatch> draft(small, 0);
+  NamedModels models("toy", apart);
+  models.add("small", draft);
+  const PipelineFactory factory = prepare_pipeline("cost-aware:chain:3@small");
+  BatchSpeculator batch(
+      1, [&](std::int32_t) { return factory.build(models, {}); }, small, target);
+  CHECK_THROWS_WITH_AS(batch.share(BatchBudget()), doctest::Contains("no slot"), std::invalid_argument);
 }

@@ -25,7 +25,7 @@ class ScriptedBatch final : public TextBatch {
  public:
   explicit ScriptedBatch(std::int32_t texts) : texts_(texts) {}
   specula::TextId join(specula::TextRequest request) override {
-    sequences.push_back(std::optional(request.sequence).value());
+    sequences.push_back(request.sequence.value());
     queue_.push_back({++last_, std::move(request)});
     return last_;
   }

@@ -200,6 +200,7 @@ if script -qec true /dev/null >/dev/null 2>&1; then
   # shellcheck disable=SC2016  # $1 is the inner shell's
   expect 0 'One question a line; /exit or Ctrl-D ends' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
   [ "$(grep -c 'chain:4@max-gram: [0-9]* tokens' "$scratch/out")" -eq 2 ] || { echo 'FAILED: a conversation of two questions'; failed=1; }
+  expect 2 'batch goes with --prompts or --prompt' script -qec "${chat[*]} --batch 2" /dev/null
   expect 2 'json and --trace go with a prompt' script -qec "${chat[*]} --json $scratch/turns.json" /dev/null
 fi
 printf '{{ messages[0].content }}' >"$scratch/chat/chat_template.jinja"  # needs the engine

@@ -19,7 +19,7 @@
 
 #include <specula/model/features.hpp>
 #include <specula/model/view_guard.hpp>
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"

@@ -62,6 +62,7 @@ class ToyModel {
   std::int32_t size() const { return static_cast<std::int32_t>(cache_.size()); }
   std::int32_t capacity() const { return capacity_; }
   std::uint64_t change_count() const { return change_count_.now(); }
+  std::int32_t held_nodes() const { return static_cast<std::int32_t>(nodes_.size()); }
 
   void append(Tokens tokens) {
     change_count_.next();

@@ -25,7 +25,7 @@
 namespace specula {
 
 /// Memory of coroutine frames, which nest as calls do: a stack of blocks. Blocks are kept, and frames never
-/// move. A frame that is freed out of order is used again when those above it are gone.
+/// move. The memory of a frame that is freed out of order is used again when no frame is alive.
 class StepsArena {
  public:
   /// The first block has `bytes` bytes; each further one is at least as large as all before it.

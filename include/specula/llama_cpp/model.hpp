@@ -27,7 +27,8 @@ namespace specula::llama_cpp {
 /// that of a pass over its token alone, with quantised weights by up to one unit of a logit, unless
 /// Options::same_bits is set.
 ///
-/// The adapter allocates in the constructor only. Not for concurrent calls.
+/// The adapter allocates in the constructor only, but with same_bits also where a commit() of a path with
+/// gaps moves cells by a larger copy than any before. Not for concurrent calls.
 class Model {
  public:
   /// At most this many appended tokens wait for the next pass, which then reads the weights once for both.

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 
 #include "specula/base/rows.hpp"
@@ -18,13 +19,20 @@ struct SlotNodes {
   Nodes parents = {};     ///< (nodes)
 };
 
+/// What extend() of a model of many texts may throw if there is no memory for the pass now, such as pages of
+/// a cache that the texts have in common. truncate(slot, 0) of any text makes room: see run_round().
+class NoRoom : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // clang-format off
 
 /// A model that holds many texts, each in a slot, with a KV cache of its own. In every member but extend(), the
 /// words of LanguageModel, for one slot; append() only queues. A pass is one extend(): it runs the queued tokens of
 /// the slots that it names, and their nodes, and reads the weights once for all of them. It names a slot at most
 /// once. The rows are those of the nodes, in this order, valid until the next extend(): the other members leave
-/// them alone. If a pass throws, no slot has new nodes.
+/// them alone. If a pass throws, no slot has new nodes; it throws NoRoom if other texts are to make room for it.
 ///
 /// A slot named without nodes runs at most `chunk()` queued tokens, so that a long prompt does not hold up others.
 ///

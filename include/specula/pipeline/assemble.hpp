@@ -36,10 +36,11 @@ class PipelineOf final : public Pipeline {
   void start(Tokens prompt) override { run_.start(prompt); }  ///< see Speculator::start()
   /// See Speculator::step().
   Tokens step(PhiloxRandom& rng, Tokens stop = {}) override { return run_.step(rng, stop); }
-  void forget() override { run_.forget(); }                   ///< see Speculator::forget()
-  std::int32_t room() const override { return run_.room(); }  ///< see Speculator::room()
-  NodeCounts nodes() const override { return run_.nodes(); }  ///< see Speculator::nodes()
-  ProposalKind kind() const override { return S::kind; }      ///< see Speculator::kind()
+  void forget() override { run_.forget(); }                    ///< see Speculator::forget()
+  std::int32_t room() const override { return run_.room(); }   ///< see Speculator::room()
+  NodeCounts nodes() const override { return run_.nodes(); }   ///< see Speculator::nodes()
+  ProposalKind kind() const override { return S::kind; }       ///< see Speculator::kind()
+  const void* batch() const override { return run_.batch(); }  ///< see Speculator::batch()
   /// See Speculator::begin().
   void begin(PhiloxRandom& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes) override {
     run_.begin(rng, stop, cost_model, max_nodes);

@@ -41,10 +41,12 @@ class Pipeline {
   virtual std::int32_t room() const = 0;                         ///< see Speculator::room()
   virtual NodeCounts nodes() const = 0;                          ///< see Speculator::nodes()
   virtual ProposalKind kind() const = 0;                         ///< see Speculator::kind()
+  virtual const void* batch() const { return nullptr; }          ///< see Speculator::batch()
 
   /// See Speculator::begin().
   virtual void begin(PhiloxRandom& rng, Tokens stop = {}, CostModel* cost_model = nullptr,
                      std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) = 0;
+  bool in_round() const { return record().in_round(); }                         ///< see RunRecord::in_round()
   const PassRequest* want() { return record().want(); }                         ///< see RunRecord::want()
   void give(const LogitsView& rows) { record().give(rows); }                    ///< see RunRecord::give()
   void fail(std::exception_ptr failure) { record().fail(std::move(failure)); }  ///< see RunRecord::fail()

@@ -35,7 +35,7 @@ namespace specula {
 
 /// Decides whether further draft tokens pay, by three questions: does a draft call pay, does a drafted token
 /// pay, how many of these pay. An interface, which cost/curve_cost_model.hpp implements for
-/// shape/cost_aware.hpp, and for many texts run/batch_speculator.hpp. Answers depend on past rounds and on
+/// shape/cost_aware.hpp, and for many texts batch/run_round.hpp. Answers depend on past rounds and on
 /// the arguments of this round's questions, never on a uniform draw that comes later: a shape that asks
 /// *before* it draws keeps the distribution.
 ///

@@ -83,10 +83,13 @@ class RunRecord {
 
   // ---- a round that waits: see Speculator::begin()
 
-  /// The pass that the round waits for; null if it has ended, or there is none.
+  /// Whether a round has begun that neither end() nor abandon() has ended.
+  bool in_round() const { return in_round_; }
+  /// The pass that the round waits for; null if it has run to its end, or there is none.
   const PassRequest* want() { return builder().waiter() ? &builder().waiter()->request() : nullptr; }
   /// Answers want(), with a row per node, valid until the next call: the round goes on to its next pass or to
-  /// its end. Throws std::logic_error if it waits for none.
+  /// its end. It is resumed where Speculator::round() or a shape awaits the rows; those of the target go to
+  /// the verifier's end_round(), which asks the rule. Throws std::logic_error if it waits for none.
   void give(const LogitsView& rows) {
     const detail::Stopwatch watch(sums().round_seconds);
     waiter().give(rows);
@@ -147,6 +150,7 @@ class RunRecord {
   ProposalBuilder& builder() { return tree_; }               ///< the proposal, to be written
   Stats& sums() { return stats_; }                           ///< the statistics, to be written
   void set_proposed(bool waits) { proposed_ = waits; }       ///< see proposed()
+  void set_in_round(bool on) { in_round_ = on; }             ///< see in_round()
   bool draft_failed() const { return failure_ != nullptr; }  ///< in this text
   void allow_draft() { failure_ = nullptr; }                 ///< in a new text
   /// Drafting ends, for this text.
@@ -188,6 +192,7 @@ class RunRecord {
   bool in_stats_ = false;  // the last round
   bool in_sink_ = false;
   bool proposed_ = false;
+  bool in_round_ = false;
   std::exception_ptr failure_;  // what ended drafting in this text
   Stats stats_;
 };

@@ -88,6 +88,7 @@ class Speculator : public RunRecord {
     expect_no_sink();
     expect_no_round();
     check_prompt(prompt);
+    set_in_round(false);
     const bool keeps = change_count_ && is_unchanged();  // else a prefix may be another text's by now
     const ChangeCountRecorder recorder(*this);
     const detail::Stopwatch watch(sums().prefill_seconds);
@@ -116,7 +117,7 @@ class Speculator : public RunRecord {
   /// Speculator calls it.
   void forget() {
     expect_no_sink();
-    running_ = {};
+    abandon();
     const ChangeCountRecorder recorder(*this);
     set_text({});
     verifier_.truncate(0);
@@ -152,7 +153,7 @@ class Speculator : public RunRecord {
   /// Begins a round, which references its arguments until its end, and runs to its first pass or bid. The
   /// shape asks `cost_model`, if there is one, and proposes at most `max_nodes` nodes, the root included:
   /// with 1 it is not called, and does not learn. Throws, before anything runs, as step() where that does so,
-  /// and std::logic_error if a round waits.
+  /// and std::logic_error if a round has begun and not ended.
   template <class C>
   void begin(C& rng, Tokens stop = {}, CostModel* cost_model = nullptr,
              std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max()) {
@@ -167,17 +168,20 @@ class Speculator : public RunRecord {
     builder().keep(kept);
     waiter().change(verifier_.begin_round(builder()));
   }
-  /// Ends the round: throws and returns as step(). Throws std::logic_error if it still waits for a pass.
+  /// Ends the round: throws and returns as step(). Throws std::logic_error if it still waits for a pass, or
+  /// if none has begun since the last end().
   Tokens end() {
+    if (!in_round()) throw std::logic_error("Speculator::end: no round has begun");
     if (!running_.done()) throw std::logic_error("Speculator::end: the round waits for a pass");
     Steps ended = std::move(running_);
+    set_in_round(false), set_proposed(false);
     ended.rethrow();
     return text().last(result().accepted.size());
   }
   /// Drops a round that waits: text() and the committed context are as before it.
   void abandon() {
     running_ = {};
-    set_proposed(false);
+    set_in_round(false), set_proposed(false);
   }
 
   /// specula::generate() of this object: start(), then rounds until one of the limits, with a sink for each
@@ -191,6 +195,12 @@ class Speculator : public RunRecord {
   static constexpr ProposalKind kind() { return S::kind; }  ///< how its draft tokens are drawn
   /// Nodes that still fit in the target's KV cache.
   std::int32_t room() const { return verifier_.room(); }
+  /// The address of the model of many texts of which the target is a slot, so that its passes are merged;
+  /// null if the verifier runs them itself, as a PathVerifier does.
+  const void* batch() const {
+    if constexpr (MergesRounds<V>) return verifier_.batch();
+    return nullptr;
+  }
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
   /// requested them; also inside generate()'s sink. Empty after a round that threw. Valid until the next
   /// round.
@@ -291,7 +301,7 @@ class Speculator : public RunRecord {
   void begin(C& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes, bool waits) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     expect_no_sink();
-    expect_no_round();
+    if (in_round()) throw std::logic_error("Speculator: a round has begun; end() or abandon() it");
     if (text().empty()) throw std::invalid_argument("Speculator::step: call start() first");
     if (!is_unchanged()) throw_used();
     if (room() < 1)
@@ -301,6 +311,7 @@ class Speculator : public RunRecord {
     builder().wait_for_passes(waits);
     set_proposed(false);
     running_ = round(builder(), rng, stop, cost_model, max_nodes);
+    set_in_round(true);
     running_.advance();
   }
 

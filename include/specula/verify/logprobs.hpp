@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "specula/accept/target_distributions.hpp"
@@ -20,8 +22,8 @@ namespace specula {
 
 /// The log-probabilities reported per emitted token.
 struct LogprobOptions {
-  std::int32_t top = 0;    ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
-                           ///< row may cost up to V * top
+  std::int32_t top = 0;  ///< number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
+                         ///< row may cost up to V * top
   /// Under the distribution that is sampled from: the verifier's parameters, and a processor's row. Else
   /// under the softmax of the model's own row (KeepsRawRows): temperature 1, no truncation, no processor.
   bool processed = false;
@@ -59,6 +61,7 @@ class Logprobs {
   }
 
  private:
+  friend class LogprobList;
   std::span<const TokenLogprob> current() const {
     guard_.expect_current("a view of log-probabilities", "another round was run since");
     return entries_;
@@ -66,6 +69,34 @@ class Logprobs {
   std::span<const TokenLogprob> entries_;
   std::size_t width_ = 1;
   detail::ViewGuard guard_;
+};
+
+/// Log-probabilities that are copied, so that they stay: those of a text, round by round.
+class LogprobList {
+ public:
+  /// Adds those of a round. Throws std::invalid_argument if it reports another number of likeliest tokens
+  /// than those before it.
+  void add(const Logprobs& round) {
+    if (round.size() == 0) return;
+    if (!entries_.empty() && round.width_ != width_)
+      throw std::invalid_argument("LogprobList::add: " + std::to_string(round.width_ - 1) +
+                                  " likeliest tokens after " + std::to_string(width_ - 1));
+    width_ = round.width_;
+    const std::span<const TokenLogprob> fresh = round.current();
+    entries_.insert(entries_.end(), fresh.begin(), fresh.end());
+  }
+  /// Memory for so many tokens with `top` likeliest ones each.
+  void reserve(std::size_t tokens, std::size_t top) { entries_.reserve(tokens * (1 + top)); }
+  /// All of them, valid until the next add().
+  Logprobs view() const { return {entries_, width_ - 1}; }
+
+  std::size_t size() const { return view().size(); }                                ///< tokens
+  const TokenLogprob& operator[](std::size_t i) const { return view()[i]; }         ///< see Logprobs
+  std::span<const TokenLogprob> top(std::size_t i) const { return view().top(i); }  ///< see Logprobs
+
+ private:
+  std::vector<TokenLogprob> entries_;  // (tokens, width_)
+  std::size_t width_ = 1;
 };
 
 namespace detail {

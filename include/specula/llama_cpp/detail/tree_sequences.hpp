@@ -25,7 +25,8 @@ inline constexpr std::int32_t kMaxSequences = 256;
 /// since copying a long prefix costs far more than the few tokens added since. Cells are never copied to a
 /// sequence that has them: libllama would count them twice.
 ///
-/// Allocates in the constructor only. Each copy or removal reads every cell of the cache.
+/// Allocates in the constructor only, and in gather(), for the largest copy so far. Each copy or removal
+/// reads every cell of the cache.
 class TreeSequences {
  public:
   /// `waiting`: maximum number of committed tokens in a plan.

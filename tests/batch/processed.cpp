@@ -13,7 +13,7 @@
 
 #include <specula/any/any_model.hpp>
 #include <specula/model/processed.hpp>
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch.hpp>
 #include <specula/specula.hpp>
 
 #include "toy_batch.hpp"

@@ -1,3 +1,5 @@
+// BatchSpeculator: texts in a batch are bitwise those alone, whatever joins, ends, fails and is forked beside
+// them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include <specula/any.hpp>
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 #include "toy_batch.hpp"
@@ -18,6 +20,21 @@
 using namespace specula;
 using specula_test::ToyBatch;
 using specula_test::ToyModel;
+
+// Named, or g++ warns of a local class in its coroutine.
+template <class Shape>
+struct PlainOf {  // a propose() that is no coroutine, around one that is
+  static constexpr ProposalKind kind = Shape::kind;
+  Shape shape;
+  NodeCounts nodes() const { return shape.nodes(); }
+  void reserve(const Sizes& sizes) {
+    if constexpr (Reserves<Shape>) shape.reserve(sizes);
+  }
+  template <Drafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
+    specula::propose(shape, drafter, round, tree, rng).run();
+  }
+};
 
 namespace {
 
@@ -58,7 +75,7 @@ Text write_alone(Run& run, const TextRequest& request) {
   run.verifier().set_params(request.params);
   run.forget();
   run.reset_stats();
-  PhiloxRandom rng{request.seed, request.sequence};
+  PhiloxRandom rng{*request.seed, request.sequence.value_or(0)};
   std::vector<Token> tokens;
   const Generated end =
       run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng,
@@ -147,20 +164,6 @@ template <class Shape>
 Pipe<Shape::kind> pipeline(RuleName rule, Shape shape) {
   return {rule, [=] { return AnyShape<typename Pipe<Shape::kind>::Draft, Shape::kind>(shape); }};
 }
-template <class Shape>
-struct PlainOf {  // a propose() that is no coroutine, around one that is
-  static constexpr ProposalKind kind = Shape::kind;
-  Shape shape;
-  NodeCounts nodes() const { return shape.nodes(); }
-  void reserve(const Sizes& sizes) {
-    if constexpr (Reserves<Shape>) shape.reserve(sizes);
-  }
-  template <Drafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
-    specula::propose(shape, drafter, round, tree, rng).run();
-  }
-};
-
 /// A chain of two that throws in one of the proposals of all texts: before it asks for rows, or after.
 template <class Error>
 struct Throwing {
@@ -525,4 +528,53 @@ TEST_CASE("a long prompt does not hold up the others: it is read in chunks, in t
   }
   CHECK(models.target.most_rows <= 4 + 3 + 3);
   CHECK(written > 5);
+}
+
+TEST_CASE(
+    "share() is refused where the target's passes are not merged, and share() may follow rounds that wait") {
+  Models models(2, 2);
+  const auto over = [&](auto verifier_of) {
+    return [&, verifier_of](std::int32_t slot) {
+      const auto s = static_cast<std::size_t>(slot);
+      return Speculator{verifier_of(models.targets[s]), ModelDrafter{models.drafts[s]}, Chain<>{.length = 2}};
+    };
+  };
+  BatchSpeculator paths(2, over([](auto& slot) {
+                          return PathVerifier{slot, Sampling{}};
+                        }),
+                        models.draft, models.target);
+  CHECK_THROWS_WITH_AS(paths.share(BatchBudget()), doctest::Contains("PathVerifier"), std::invalid_argument);
+  CHECK(paths.budget() == nullptr);
+  ToyBatch other(2, kVocab, 3);
+  BatchSpeculator foreign(2, over([](auto& slot) {
+                            return TreeVerifier{slot, Sampling{}};
+                          }),
+                          models.draft, other);
+  CHECK_THROWS_WITH_AS(foreign.share(BatchBudget()), doctest::Contains("another model"),
+                       std::invalid_argument);
+
+  const std::vector<TextRequest> all = requests(6, 0);
+  const std::vector<Text> want = alone(all, pipeline(RuleName::sampling, Chain<>{.length = 2}));
+  BatchSpeculator batch(2, over([](auto& slot) {
+                          return TreeVerifier{slot, Sampling{}};
+                        }),
+                        models.draft, models.target);
+  for (const TextRequest& request : all) batch.join(request);
+  for (int step = 0; !batch.empty(); ++step) {
+    if (step % 3 == 1) batch.share(BatchBudget(CostCurve({1, 1.01}), CostCurve({0.01})), 10.0 + step);
+    for (const TextResult& text : batch.step())
+      CHECK(text.tokens == want[static_cast<std::size_t>(text.id - 1)].tokens);
+  }
+}
+
+TEST_CASE("a draft that waits for a model that the batch was not given fails its text, by name") {
+  Models models(1);
+  BatchSpeculator batch(1, models.each(pipeline(RuleName::sampling, Chain<>{.length = 2})), models.target);
+  batch.join({.prompt = {1}, .max_new_tokens = 4});
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) {
+      REQUIRE(text.failure);
+      CHECK_THROWS_WITH_AS(std::rethrow_exception(text.failure), doctest::Contains("was not given"),
+                           std::logic_error);
+    }
 }

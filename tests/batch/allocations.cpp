@@ -1,6 +1,5 @@
 // Rounds of many texts in steady state allocate nothing, with and without a budget in common.
-#include <specula/run/batch_speculator.hpp>
-#include <specula/run/shared_draft.hpp>
+#include <specula/batch.hpp>
 
 #include <doctest/doctest.h>
 

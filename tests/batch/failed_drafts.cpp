@@ -1,6 +1,6 @@
 // Stats::failed_drafts in a batch: a text whose draft fails counts once, and the others and the next in its
 // slot do not.
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch.hpp>
 
 #include <doctest/doctest.h>
 

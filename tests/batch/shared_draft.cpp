@@ -1,7 +1,7 @@
 // labels: optimised
 // One budget for all texts of a batch: what it gains and what it may lose, in replays of recorded acceptance.
 
-#include <specula/run/shared_draft.hpp>
+#include <specula/batch/shared_draft.hpp>
 
 #include <doctest/doctest.h>
 
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <specula/batch/batch_speculator.hpp>
 #include <specula/cuda/api/select_nodes.cuh>
-#include <specula/run/batch_speculator.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"
@@ -146,6 +146,8 @@ void expect_the_best(float temperature) {
     }
 }
 
+constexpr double kNever = 1e300;
+
 /// A round that has proposed.
 struct Run {
   ProposalBuilder tree{2, 8, 0};
@@ -156,7 +158,8 @@ struct Run {
   const DraftCall* bid() const { return nullptr; }
   void grant(bool) {}
   bool proposed() const { return true; }
-  ProposalKind kind() const { return ProposalKind::deterministic; }
+  ProposalKind kinds = ProposalKind::deterministic;
+  ProposalKind kind() const { return kinds; }
   NodeCounts nodes() const { return {8}; }
   Tokens text() const { return words; }
   const SamplingParams& params() const { return own; }
@@ -164,6 +167,10 @@ struct Run {
   const VerifyResult& result() const { return ended; }
   Stats stats() const { return {}; }
   void keep(std::span<const std::uint8_t> flags) { kept.assign(flags.begin(), flags.end()); }
+};
+struct DraftingText {
+  Run* run;
+  DraftState draft = {};
 };
 
 }  // namespace
@@ -209,9 +216,9 @@ TEST_CASE(
       costs.push_back(costs.back() + (random.bernoulli(0.5) ? 0.0 : random.between(0, 0.5)));
     BatchBudget budget{CostCurve(costs), CostCurve({0.001})};
     Run two[2];
-    SharedDraft<Run> shared(std::move(budget), 2, {8});
-    SharedDraft<Run>::Text texts[2]{{&two[0]}, {&two[1]}};
-    SharedDraft<Run>::Text* const both[2]{&texts[0], &texts[1]};
+    detail::SharedDraft<DraftingText> shared(std::move(budget), 2, {8}, kNever);
+    DraftingText texts[2]{{&two[0]}, {&two[1]}};
+    DraftingText* const both[2]{&texts[0], &texts[1]};
     // Rounds that were worth it, so that the budget drafts and has a rate.
     for (int i = 0; i < 12; ++i) {
       shared.begin(both, 2);
@@ -223,7 +230,8 @@ TEST_CASE(
       }
       shared.drafted(2, 0, 0);
       shared.verified(2, two[0].tree.size() + two[1].tree.size(), 0, 0);
-      for (auto& text : texts) shared.ended(text, static_cast<std::int32_t>(text.run->ended.accepted.size()));
+      for (std::size_t t = 0; t < 2; ++t)
+        shared.ended(t, static_cast<std::int32_t>(two[t].ended.accepted.size()));
       shared.end();
     }
     shared.begin(both, 2);
@@ -276,9 +284,9 @@ TEST_CASE("of draft tokens that are worth the same the first text's is kept, whe
   for (const bool turned : {false, true}) {
     BatchBudget budget{CostCurve({1, 1, 1, 100}), CostCurve({0.001})};  // one token is free
     Run two[2];
-    SharedDraft<Run> shared(std::move(budget), 2, {8});
-    SharedDraft<Run>::Text texts[2]{{&two[0]}, {&two[1]}};
-    SharedDraft<Run>::Text* const both[2]{&texts[turned ? 1 : 0], &texts[turned ? 0 : 1]};
+    detail::SharedDraft<DraftingText> shared(std::move(budget), 2, {8}, kNever);
+    DraftingText texts[2]{{&two[0]}, {&two[1]}};
+    DraftingText* const both[2]{&texts[turned ? 1 : 0], &texts[turned ? 0 : 1]};
     shared.begin(both, 2);
     REQUIRE(shared.max_nodes() > 1);
     for (Run& run : two) {
@@ -289,6 +297,56 @@ TEST_CASE("of draft tokens that are worth the same the first text's is kept, whe
     CHECK(both[0]->run->kept == std::vector<std::uint8_t>{0, 1});
     CHECK(both[1]->run->kept == std::vector<std::uint8_t>{0, 0});
   }
+}
+
+namespace {
+
+/// From which reach on a draft call of a shape that does not wait pays, in rounds of texts that draw their
+/// draft tokens or choose them.
+std::vector<bool> call_pays(std::vector<ProposalKind> kinds) {
+  std::vector<Run> runs(kinds.size());
+  std::vector<DraftingText> texts;
+  std::vector<DraftingText*> all;
+  for (std::size_t t = 0; t < runs.size(); ++t) {
+    runs[t].kinds = kinds[t], runs[t].own.temperature = 1;
+    texts.push_back({&runs[t]});
+  }
+  for (DraftingText& text : texts) all.push_back(&text);
+  const auto count = static_cast<std::int32_t>(runs.size());
+  detail::SharedDraft<DraftingText> shared(
+      BatchBudget(CostCurve({1, 1.05, 1.3, 1.5, 1.8}), CostCurve({0.02})), count, {8}, kNever);
+  for (int i = 0; i < 40; ++i) {
+    shared.begin(all, count);
+    std::int32_t rows = 0;
+    for (Run& run : runs) {
+      run.tree.reset(1, 1);
+      if (shared.max_nodes() > 1) run.tree.choose(0, 0, i % 5 > 0 ? 0.9f : 0.1f);
+      run.ended.clear();
+      if (run.tree.size() > 1 && i % 5 > 0) run.ended.accepted.push_back(1);
+      rows += run.tree.size();
+      shared.cost_model()->node_pays(1, i % 5 > 0 ? 0.9 : 0.1, 1);
+    }
+    shared.verified(count, rows, 0, 0);
+    for (std::size_t t = 0; t < runs.size(); ++t)
+      shared.ended(t, static_cast<std::int32_t>(runs[t].ended.accepted.size()));
+    shared.end();
+  }
+  std::vector<bool> pays;
+  for (int i = 1; i < 100; ++i) {
+    shared.begin(all, count);
+    pays.push_back(shared.cost_model()->call_pays({.reach = i / 100.0, .nodes = 1}));
+  }
+  return pays;
+}
+
+}  // namespace
+
+TEST_CASE("draft calls are priced for all texts alike, whichever is the last") {
+  const auto chosen = ProposalKind::deterministic, drawn = ProposalKind::sampled;
+  const auto all_drawn = call_pays({drawn, drawn});
+  REQUIRE(call_pays({chosen, chosen}) != all_drawn);  // the unlikely ones are left out, so more calls pay
+  CHECK(call_pays({chosen, drawn}) == all_drawn);
+  CHECK(call_pays({drawn, chosen}) == all_drawn);
 }
 
 TEST_CASE("a round takes no longer than it may") {
@@ -380,10 +438,15 @@ TEST_CASE("select_nodes() of the CUDA headers keeps the same nodes for the same 
   specula_test::Random random(134);
   int compared = 0;
   for (const int texts : {1, 2, 7}) {
-    SharedDraft<GrownText> shared(BatchBudget(CostCurve(costs), CostCurve({0.02})), texts, {.most = 40});
+    struct Text {
+      GrownText* run = nullptr;
+      DraftState draft = {};
+    };
+    detail::SharedDraft<Text> shared(BatchBudget(CostCurve(costs), CostCurve({0.02})), texts, {.most = 40},
+                                     1e300);
     std::vector<GrownText> runs(static_cast<std::size_t>(texts));
-    std::vector<SharedDraft<GrownText>::Text> all(runs.size());
-    std::vector<SharedDraft<GrownText>::Text*> pointers;
+    std::vector<Text> all(runs.size());
+    std::vector<Text*> pointers;
     for (std::size_t b = 0; b < runs.size(); ++b) all[b].run = &runs[b], pointers.push_back(&all[b]);
     for (int round = 0; round < 60; ++round) {
       shared.begin(pointers, texts);
@@ -429,13 +492,13 @@ TEST_CASE("select_nodes() of the CUDA headers keeps the same nodes for the same 
       }
       for (std::size_t b = 0; b < runs.size(); ++b) {
         nodes += runs[b].tree.size();
-        all[b].calls = 1;
+        shared.called(b);
       }
       shared.drafted(nodes, 0, 0.02);
       shared.verified(texts, nodes, 0, costs[static_cast<std::size_t>(nodes) - 1]);
       for (std::size_t b = 0; b < runs.size(); ++b) {
         const auto emitted = static_cast<std::int32_t>(runs[b].verified.accepted.size());
-        shared.ended(all[b], emitted);
+        shared.ended(b, emitted);
         tokens += emitted;
       }
       shared.end();

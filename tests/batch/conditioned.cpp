@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <specula/any.hpp>
-#include <specula/run/batch_speculator.hpp>
+#include <specula/batch.hpp>
 #include <specula/specula.hpp>
 
 #include "conditioned_batch.hpp"
