@@ -131,7 +131,7 @@ class Schedule {
     Models models(*this, 1, 1000, 1000);
     auto run = make(models, 0);
     run.verifier().set_params(request.params);
-    PhiloxRandom rng{request.seed, request.sequence};
+    PhiloxRandom rng{request.seed.value(), request.sequence.value()};
     Text out;
     out.reason =
         run.generate(request.prompt, {request.max_new_tokens, request.stop}, rng,

@@ -186,7 +186,7 @@ TEST_CASE("drawn tokens: never slower than plain decoding, and as fast as the be
 TEST_CASE("on a machine that becomes slower and faster, its pace is not taken for cheap or dear nodes") {
   for (const Machine& machine : {kCpu, kSmall})
     for (const std::int32_t texts : {2, 4, 8, 32}) {
-      const std::int64_t tokens = 2000 + 1000 * texts;
+      const std::int64_t tokens = 3000 + 1500 * texts;
       double best = 0, plain = 0;
       for (const std::int32_t length : {0, 1, 2, 4}) {
         const double rate = decode(machine, texts, Chain<>{.length = length}, false, tokens / 3).rate;
@@ -195,13 +195,13 @@ TEST_CASE("on a machine that becomes slower and faster, its pace is not taken fo
       }
       for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{2}}) {  // phases, waves
         double shared = 0;
-        for (std::uint64_t seed = first; seed < first + 6; seed += 2)
-          shared += decode(machine, texts, Chain<>{.length = 8}, true, tokens, 0, false, seed).rate / 3;
+        for (std::uint64_t seed = first; seed < first + 8; seed += 2)
+          shared += decode(machine, texts, Chain<>{.length = 8}, true, tokens, 0, false, seed).rate / 4;
         CAPTURE(machine.name);
         CAPTURE(texts);
         CAPTURE(first);
         CHECK(shared > 0.98 * plain);
-        CHECK(shared > 0.96 * best);
+        CHECK(shared > 0.95 * best);
       }
     }
 }

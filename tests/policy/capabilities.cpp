@@ -501,7 +501,7 @@ TEST_CASE("every capability that a wrapper passes on has a test of what it answe
   std::multiset<std::string> tested;
   for (const char* file : {"tests/any/model_wrappers.cpp", "tests/any/policy_wrappers.cpp"})
     tested.merge(found(text_of(kProject / file), "\n    \\{\"(\\w+)[\":]"));
-  // of a slot: tests/model/batched.cpp, tests/cpu/batched_decoder.cpp, tests/run/batch_speculator.cpp
+  // of a slot: tests/model/batched.cpp, tests/cpu/batched_decoder.cpp, tests/batch/batch_speculator.cpp
   std::set<std::string> slots;
   for (const Row& row : of_batched_models()) slots.insert(row.capability);
   for (const std::string& name : optional_concepts()) {

@@ -24,7 +24,7 @@ namespace specula {
 /// drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried again at
 /// growing intervals, as long as the balance of the budget covers the loss: 1% of the tokens of all texts and
 /// 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost. Where many
-/// texts have a budget in common (SharedDraft), that decides, and this is the shape itself.
+/// texts have a budget in common (BatchBudget), that decides, and this is the shape itself.
 /// **Draws.** As the wrapped shape, which keeps its distribution: no query depends on a uniform draw of the
 /// token in question. But time is an input: with learned costs the same seed gives the same text only under
 /// rules that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
