@@ -270,25 +270,18 @@ class BatchRounds {
     const bool again = prompts_ > 0 && prompts_ < texts_.size() && !verifies &&
                        std::find(ran_.begin(), ran_.end(), model) != ran_.end();
     if (prompts_ > 0 && !verifies && !again) ran_.push_back(model);
-    PassRows got;
-    while (true) {
-      if (!collect(model, verifies, again)) return 0;
-      try {
-        got = pass(MergedPass{model, nodes_, written_, prompts_ < texts_.size()});
-        break;
-      } catch (const NoRoom&) {
-        if (!make_room(verifies)) throw;
-      }
-    }
+    if (!collect(model, verifies, again)) return 0;
+    const PassRows got = merged(model, verifies, again, pass);
     std::size_t wanted = 0;
     for (const SlotNodes& own : nodes_) wanted += own.tokens.size();
     if (static_cast<std::size_t>(got.rows.rows) != wanted) throw_rows(got.rows.rows, wanted);
+    const bool all = nodes_.size() == waiting_.size();
     std::int32_t from = 0, texts = 0;
     auto own = nodes_.begin();
     for (const std::size_t i : waiting_) {
       Text& text = *texts_[i];
       std::int32_t count = 0;
-      if (nodes_.size() == waiting_.size() || (own != nodes_.end() && own->slot == text.run->want()->slot))
+      if (all || (own != nodes_.end() && own->slot == text.run->want()->slot))
         count = static_cast<std::int32_t>(own++->tokens.size());
       if (count == 0) {
         if (text.state == TextState::joined) text.state = TextState::reading;
@@ -302,6 +295,18 @@ class BatchRounds {
     if (shared_ && !verifies && from > 0) shared_->drafted(from, got.queued, got.seconds);
     if (shared_ && verifies) shared_->verified(texts, from, got.queued, got.seconds);
     return from;
+  }
+  /// The pass, repeated while texts make room for it.
+  template <class Pass>
+  PassRows merged(const void* model, bool verifies, bool again, Pass& pass) {
+    while (true) {
+      try {
+        return pass(MergedPass{model, nodes_, written_, prompts_ < texts_.size()});
+      } catch (const NoRoom&) {
+        if (!make_room(verifies)) throw;
+      }
+      if (!collect(model, verifies, again)) return {};
+    }
   }
   [[noreturn]] static void throw_rows(std::int32_t rows, std::size_t wanted) {
     throw std::invalid_argument("run_round: the pass gave " + std::to_string(rows) + " rows for " +

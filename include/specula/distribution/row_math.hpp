@@ -48,8 +48,10 @@ inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + k
 /// `count` logits, fewer than a tile, copied to `padding` and padded with -infinity.
 [[gnu::noinline]] inline const float* padded_tile(const float* logits, std::int32_t count,
                                                   std::array<float, kTile>& padding) {
+  constexpr std::int32_t kPiece = 64;  // of a known length, so in wide stores
+  for (std::int32_t i = count / kPiece * kPiece; i < kTile; i += kPiece)
+    std::fill_n(padding.begin() + i, kPiece, -std::numeric_limits<float>::infinity());
   std::copy_n(logits, count, padding.begin());
-  std::fill(padding.begin() + count, padding.end(), -std::numeric_limits<float>::infinity());
   return padding.data();
 }
 /// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and padded
