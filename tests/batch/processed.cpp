@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <specula/any/any_model.hpp>
-#include <specula/model/processed.hpp>
 #include <specula/batch.hpp>
+#include <specula/model/processed.hpp>
 #include <specula/specula.hpp>
 
 #include "toy_batch.hpp"
@@ -35,7 +35,7 @@ struct Rules {
   Token once;
   std::size_t throws_at = 1000;
 
-  explicit Rules(std::int32_t text) : penalty(0.1f + 0.2f * static_cast<float>(text)), once(text) {}
+  explicit Rules(std::int32_t text) : penalty(0.1f + 0.2f * static_cast<float>(text)), once(text % kVocab) {}
   void operator()(Tokens path, std::span<float> row) const {
     if (path.size() >= throws_at) throw std::runtime_error("no rule goes on here");
     for (const Token token : path.last(std::min<std::size_t>(path.size(), 3)))
@@ -76,7 +76,7 @@ Text write_alone(const Rules& rules, bool masks_draft, MakeVerifier verifier, co
     run.verifier().set_params(request.params);
     List tokens;
     run.generate(request.prompt, {.max_new_tokens = request.max_new_tokens},
-                 PhiloxRandom{17, static_cast<std::uint32_t>(request.prompt[0])},
+                 PhiloxRandom{*request.seed, *request.sequence},
                  [&](Tokens fresh) { tokens.insert(tokens.end(), fresh.begin(), fresh.end()); });
     return text_of(tokens, run.stats());
   };
@@ -178,6 +178,63 @@ TEST_CASE("texts with processors of their own are merged, and each is bitwise th
   check_batch(verify(Sampling{}), Cape{.length = 3, .budget = 12}, 3, 0.8f);
   check_batch(verify(Traversal{}), SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 2}}, 2, 1);
   check_batch(verify(Sampling{}), DynamicTree{.top_k = 3, .expansions = 2, .total = 8}, 0, 1);
+}
+
+TEST_CASE("texts that share slots have each its own processor, also after a pause") {
+  const auto verifier = [](auto& target) { return TreeVerifier{target, Sampling{}}; };
+  const Chain<> shape{.length = 3};
+  constexpr std::int32_t kMore = 11;
+  for (const bool pauses : {false, true}) {
+    CAPTURE(pauses);
+    Models models;
+    std::vector<Rules> of_text;
+    for (std::int32_t i = 0; i < kMore; ++i) of_text.emplace_back(i);
+    BatchSpeculator batch{
+        kTexts,
+        [&](std::int32_t s) {
+          const auto at = static_cast<std::size_t>(s);
+          return Speculator{verifier(models.own[at]), ModelDrafter{models.own_drafts[at]}, shape};
+        },
+        models.draft, models.target};
+    std::vector<std::int32_t> entered(kMore);
+    for (std::int32_t i = 0; i < kMore; ++i) {
+      TextRequest one = request(i, 0.8f);
+      one.enter = [&, i](std::int32_t slot) {
+        models.rules[static_cast<std::size_t>(slot)] = of_text[static_cast<std::size_t>(i)];
+        ++entered[static_cast<std::size_t>(i)];
+      };
+      batch.join(one);
+    }
+    TextRequest bad = request(kMore, 0.8f);
+    bad.enter = [](std::int32_t) { throw std::runtime_error("no grammar of this name"); };
+    const TextId bad_one = batch.join(bad);
+    std::int32_t round = 0, ended = 0;
+    std::deque<TextId> paused;
+    while (!batch.empty() || !paused.empty()) {
+      for (const TextResult& text : batch.step()) {
+        ++ended;
+        CHECK((text.failure != nullptr) == (text.id == bad_one));
+        if (text.id == bad_one) continue;
+        const auto i = static_cast<std::int32_t>(text.id) - 1;
+        CAPTURE(i);
+        const Text alone =
+            write_alone(of_text[static_cast<std::size_t>(i)], true, verifier, shape, request(i, 0.8f));
+        CHECK(text_of(text.tokens, text.stats) == alone);
+      }
+      ++round;
+      if (pauses && round % 3 == 0) {
+        const auto id = static_cast<TextId>(1 + round / 3 % kMore);
+        if (batch.pause(id)) paused.push_back(id);
+      }
+      if (!paused.empty() && (round % 7 == 0 || batch.running() == 0)) {
+        batch.resume(paused.front());
+        paused.pop_front();
+      }
+    }
+    CHECK(ended == kMore + 1);
+    CHECK((*std::max_element(entered.begin(), entered.end()) > 1) == pauses);
+    CHECK(*std::min_element(entered.begin(), entered.end()) >= 1);
+  }
 }
 
 TEST_CASE("a processor that changes nothing costs no pass") {

@@ -276,6 +276,7 @@ class BatchSpeculator {
     return true;
   }
   void start(Text& text) {
+    if (text.request.enter) text.request.enter(text.slot);
     auto& settings = detail::settings_of(*text.run);
     settings.set_params(text.request.params);
     if (text.request.logprobs)

@@ -30,6 +30,10 @@ struct TextRequest {
   /// text is the one that it is alone, and without a seed the text's number.
   std::optional<std::uint32_t> sequence = {};
   std::optional<LogprobOptions> logprobs = {};  ///< TextResult::logprobs; see TreeVerifier::report_logprobs()
+  /// Called with the slot that the text gets, before its prompt is read there, and again when it goes on
+  /// after a pause: to set what the slot has for this text alone, such as its processor. What it throws ends
+  /// the text. Or empty.
+  std::function<void(std::int32_t slot)> enter = {};
   /// As generate()'s, or empty: called by step() with the tokens of each round.
   std::function<bool(Tokens)> sink = {};
 };
