@@ -36,18 +36,37 @@ class Sure {
   std::vector<float> confidences_;
 };
 
+/// The costs of a batch in which draft calls pay, or do not.
+class Granting final : public CostModel {
+ public:
+  explicit Granting(bool pays) : pays_(pays) {}
+  double accept_probability(double confidence) const override { return confidence; }
+  bool call_pays(const DraftCall&) override { return pays_; }
+  bool is_shared() const override { return true; }
+  bool node_pays(double, double, std::int32_t) override { return true; }
+  std::int32_t best_count(std::span<const double> probabilities, std::int32_t) const override {
+    return static_cast<std::int32_t>(probabilities.size());
+  }
+
+ private:
+  bool pays_;
+};
+
 /// What `shape` proposes after a text, by a copier of this confidence.
-Usage drafted(Either<Chain<>> shape, float confidence, std::int32_t& proposed) {
+Usage drafted(Either<Chain<>> shape, float confidence, std::int32_t& proposed, CostModel* costs = nullptr,
+              std::int32_t most = 100) {
   const Tables tables = similar_tables(kVocab, 1.6, 1, 5);
   BigramModel draft(tables.draft, kVocab);
   Stack stack{ModelDrafter{draft}, Sure(confidence)};
   ProposalBuilder tree(kVocab, shape.nodes().most, 0);
   const std::vector<Token> text{1, 2, 3};
-  tree.reset(4, 3, shape.nodes().most);
+  const std::int32_t nodes = std::min(most, shape.nodes().most);
+  tree.reset(4, 3, nodes);
   PhiloxRandom rng(1);
   shape.reserve();
   shape.reset();
-  shape.propose(stack, {.committed = text, .params = {}, .max_nodes = shape.nodes().most}, tree, rng).run();
+  shape.propose(stack, {.committed = text, .params = {}, .max_nodes = nodes, .cost_model = costs}, tree, rng)
+      .run();
   proposed = tree.size() - 1;
   return stack.usage(0);
 }
@@ -85,6 +104,18 @@ TEST_CASE("copies where they promise more than the rate of drafting; as many as 
         0);  // (1.6, 1.96, 2.18) / (1.5, 2, 2.5): only the first does
   CHECK(proposed == 1);
   CHECK(drafted(shape(3), 0.4f, proposed).calls > 0);  // 1.4 / 1.5: plain decoding is faster
+}
+
+TEST_CASE("a round in which drafting would be tried, but does not pay, copies as many as it may") {
+  Granting refuses(false), grants(true);
+  std::int32_t proposed = 0;
+  const Either<Chain<>> shape(Chain<>{.length = 3}, 2);  // learns its costs, so it drafts at first
+  CHECK(drafted(shape, 0.6f, proposed, &grants).calls == 3);
+  CHECK(proposed == 3);
+  CHECK(drafted(shape, 0.6f, proposed, &refuses).calls == 0);
+  CHECK(proposed == 2);
+  CHECK(drafted(shape, 0.6f, proposed, &refuses, 2).calls == 0);
+  CHECK(proposed == 1);
 }
 
 TEST_CASE("within 3% of the better of its drafters, on texts that repeat and on texts that do not") {

@@ -383,11 +383,11 @@ Outcome decode(const Cell& cell, const std::vector<Text>& texts, World& world, b
 }
 
 /// What a cell must reach of the best fixed size. The goal is 0.97, and 0.99 of plain decoding where none
-/// pays; short of it are: Either in a batch, which does not see what its copies cost the other texts, and
-/// alone where whole tiles of four rows cost little; two texts there, where half a tile is plain decoding.
+/// pays; short of it are: Either in a batch, where a text that drafts holds up those that copy, and alone
+/// where whole tiles of four rows cost little; two texts there, where half a tile is plain decoding.
 inline double goal_of(const Cell& cell, bool alone, bool pays) {
   const std::string curve = cell.curve.name;
-  if (cell.draft == Draft::either) return alone && curve == "fours" ? 0.6 : 0.85;
+  if (cell.draft == Draft::either) return alone && curve == "fours" ? 0.6 : 0.88;
   if (!pays) return 0.99;
   if (curve == "fours" && cell.texts == 2) return 0.95;
   return curve == "linear" && cell.texts == 1 ? 0.96 : 0.97;
@@ -417,7 +417,7 @@ inline void expect_the_grid(const std::vector<std::int32_t>& texts_at_once, std:
             ++cells, reached += rate > (best.length > 0 ? 0.97 : 0.99) * best.rate ? 1 : 0;
           }
         }
-  CHECK(reached >= 0.92 * cells);
+  CHECK(reached >= 0.94 * cells);
 }
 
 }  // namespace specula_test::grid

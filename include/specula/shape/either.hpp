@@ -26,7 +26,8 @@ namespace specula {
 /// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
 /// promised as much: text that can be copied is easier to draft, too. To know that rate, some rounds draft
 /// all the same: the first 32 that promise few copies, where T(n) is learned, then 8 after 32 rounds of
-/// copies, after 64 and so on. So a text that repeats its prompt is copied, and any other is drafted.
+/// copies, after 64 and so on. If no draft call pays in such a round, it copies what it may. So a text that
+/// repeats its prompt is copied, and any other is drafted.
 ///
 ///   specula::Speculator run{verifier, specula::Stack{specula::ModelDrafter{draft}, specula::MaxGram{vocab}},
 ///                           specula::Either{specula::Chain<>{.length = 8}}};
@@ -76,15 +77,18 @@ class Either {
   template <detail::StackOf<2> D, RandomSource C>
   SPECULA_STEPS propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     copied_ = look_up(stack.template get<1>(), round, tree);
+    drafted_ = {};
+    if (copied_ == 0 && can_draft(stack.template get<0>(), round)) {
+      const Usage before = stack.usage(0);
+      co_await drafts_.propose(stack.template get<0>(), round, tree, rng);
+      drafted_ = stack.usage(0) - before;
+      // Where drafting does not pay now, what can be copied costs no call. None has room in a plain round.
+      if (drafted_.calls == 0 && tree.size() == 1) copied_ = std::min(best_, tree.room());
+    }
     for (std::int32_t i = 0; i < copied_; ++i) {
       const Copy& copy = chain_[static_cast<std::size_t>(i)];
       tree.copy(i, copy.token, copy.confidence);
     }
-    drafted_ = {};
-    if (copied_ > 0 || !can_draft(stack.template get<0>(), round)) co_return;
-    const Usage before = stack.usage(0);
-    co_await drafts_.propose(stack.template get<0>(), round, tree, rng);
-    drafted_ = stack.usage(0) - before;
   }
 
   /// Learns from a round's result.
@@ -161,7 +165,7 @@ class Either {
                   "Either: the stack's second drafter must copy, as MaxGram does");
     const CostCurve& costs = drafts_.budget().target_costs();
     chain_.clear();
-    level_ = 0;
+    level_ = 0, best_ = 0;
     // With costs in common a budget decides how many are verified, and rounds are compared by their tokens.
     shared_ = round.cost_model && round.cost_model->is_shared();
     const auto cost = [&](std::int32_t nodes) {
@@ -184,6 +188,7 @@ class Either {
       if (const double rate = tokens / cost(i + 2); rate > highest)
         highest = rate, promised = tokens, best = i + 1;
     }
+    best_ = best;
     if (best == 0) return 0;
     level_ = static_cast<std::size_t>(std::ranges::upper_bound(kLevels, promised) - kLevels.begin()) + 1;
     const bool first = patience_ == kPatience;  // nothing is known of drafting yet
@@ -201,8 +206,8 @@ class Either {
   std::vector<Copy> chain_;
   std::size_t level_ = 0;  // of what copies promise in this round; 0: nothing
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
-  std::int32_t copies_, copied_ = 0;  // in this round
-  Usage drafted_;                     // of the first drafter, likewise
+  std::int32_t copies_, copied_ = 0, best_ = 0;  // in this round; best_: copies that it could have
+  Usage drafted_;                                // of the first drafter, likewise
   bool resumes_ = false, carry_ = true, shared_ = false;
 };
 
