@@ -25,8 +25,7 @@ namespace {
 
 static_assert(BatchInvariant<SeenBatch> && BatchInvariant<DraftBatch<ToyGlide>>);
 static_assert(ExposesKeyValues<SlotOf<SeenBatch>> && ExposesFeatures<SlotOf<SeenBatch>>);
-static_assert(specula::MergesPasses<GlideInBatch::Draft> &&
-              specula::MergesPasses<HeadInBatch::Draft>);
+static_assert(specula::MergesPasses<GlideInBatch::Draft> && specula::MergesPasses<HeadInBatch::Draft>);
 
 struct Text {
   std::vector<Token> tokens;

@@ -17,9 +17,9 @@
 
 #include <doctest/doctest.h>
 
+#include <specula/batch.hpp>
 #include <specula/model/features.hpp>
 #include <specula/model/view_guard.hpp>
-#include <specula/batch.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"
