@@ -2,8 +2,9 @@
 
 Opens pages in a headless Chromium, as on a desk (1280 px) and on a phone (390 px), light and dark, for scripts/docs --look: of the
 site, and, if the release preset has been built, of specula-compare --html and specula-generate --trace. Saves their pictures in
-TREE/build/site-look. Fails on content that is wider than its page, on code on the front page that is wider than its box on a desk, and on
-pictures that do not load.
+TREE/build/site-look. Fails on content that is wider than its page, tables wider than their column, a frame around a page, code on the
+front page that is wider than its box on a desk, pictures that do not load, a page of the site without its switch of themes or whose
+switch does nothing, and code without a button that copies it.
 """
 import pathlib
 import shlex
@@ -15,6 +16,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 PAGES = ["index.html", "docs/cuda_performance.html", "docs/benchmarks/README.html", "docs/cascades.html", "docs/glossary.html",
+         "docs/batches.html", "docs/shapes.html", "docs/models.html", "docs/comparison.html",
          "reference/index.html", "reference/classspecula_1_1Speculator.html", "reference/structspecula_1_1SamplingParams.html",
          "reference/conceptspecula_1_1LanguageModel.html", "programs/compare.html", "programs/trace.html"]
 FAULTS = """
@@ -23,8 +25,21 @@ const inside = e => { for (let p = e.parentElement; p; p = p.parentElement) if (
 const wide = document.documentElement.scrollWidth <= Math.max(arguments[0], window.innerWidth) ? [] :
   [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > window.innerWidth + 1 && !inside(e)).slice(0, 3);
 const cut = arguments[1] ? [...document.querySelectorAll("pre")].filter(e => e.scrollWidth > e.clientWidth) : [];
+const tables = [...document.querySelectorAll("article table, .contents table.markdownTable, .contents table.doxtable")]
+  .filter(e => e.scrollWidth > e.parentElement.clientWidth + 1);
+const frame = parseFloat(getComputedStyle(document.body).marginLeft) > 0 ? ["a frame around the page"] : [];
+const site = !location.pathname.includes("/programs/"), missing = [];
+if (site) {
+  const dark = () => document.documentElement.classList.contains("dark-mode"), before = dark();
+  document.querySelector(".theme-toggle")?.click();
+  if (dark() === before) missing.push("no switch of themes");
+  document.querySelector(".theme-toggle")?.click();
+  localStorage.removeItem("theme");
+  if (document.querySelector("article pre") && !document.querySelector("button.copybtn")) missing.push("no button that copies code");
+}
 const broken = [...document.images].filter(e => !e.complete || e.naturalWidth === 0);
 return [...wide.map(e => "wider than the page: " + e.outerHTML.slice(0, 80)), ...cut.map(e => "code wider than its box: " + e.innerText.slice(0, 80)),
+        ...tables.map(e => "a table wider than its column: " + e.innerText.slice(0, 80)), ...(site ? frame : []), ...missing,
         ...broken.map(e => "does not load: " + e.getAttribute("src"))];"""
 
 site, tree = (pathlib.Path(p).resolve() for p in sys.argv[1:3])

@@ -8,7 +8,7 @@ build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev libonig
   libcli11-dev)
 
 # What scripts/docs needs.
-docs_packages=(doxygen doxygen-awesome-css python3-sphinx python3-myst-parser furo)
+docs_packages=(doxygen doxygen-awesome-css python3-sphinx python3-myst-parser python3-sphinx-copybutton furo)
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -12,14 +12,16 @@ from docutils import nodes
 from sphinx import addnodes
 
 project = html_title = "specula"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
 root_doc = "README"
 highlight_language = "none"
 exclude_patterns = ["build*", "shared", ".*"]
 myst_heading_anchors = 6
 html_theme = "furo"
 html_copy_source = html_show_sphinx = html_show_copyright = False
-templates_path, html_static_path, html_css_files = ["templates"], ["style.css"], ["style.css"]
+templates_path, html_static_path = ["templates"], ["style.css", "tables.css", "site.js"]
+html_css_files, html_js_files = ["style.css", "tables.css"], ["site.js"]
+copybutton_prompt_text, copybutton_remove_prompts = "$ ", True
 html_sidebars = {"**": [f"sidebar/{x}.html" for x in ("brand", "search", "scroll-start", "navigation", "reference", "scroll-end")]}
 linkcheck_anchors, linkcheck_ignore = False, [r"(\.\./)*reference/"]
 linkcheck_timeout = 30

@@ -1,6 +1,6 @@
 // labels: optimised
 // CostAware in replays of texts in simulated time: what it loses where drafting does not pay, from the first
-// text on, and what it reaches of the best fixed length. Here 12 replays of each cell; all 1,000, with a
+// text on, and what it reaches of the best fixed length. Here six replays of each cell; all 1,000, with a
 // table in Markdown, by
 //
 //   SPECULA_REPLAYS=1000 build/dev/tests/test_shape_cost_aware_replays
@@ -32,7 +32,7 @@ struct Worst {
 };
 
 /// Runs `cells` and checks the goals, less the noise of few replays: over 20 texts at least 0.978 of plain
-/// decoding, in 19 replays of 20 at least 0.95; the first text at least 0.92 of it at 24 tokens, 0.95 from 48
+/// decoding, in 19 replays of 20 at least 0.95; the first text at least 0.92 of it at 24 tokens, 0.945 from 48
 /// on; after 1, 2 or 5 texts at least 0.9 of the best fixed length.
 void check_goals(const std::vector<Cell>& cells, const char* title) {
   const int count = replays();
@@ -45,7 +45,7 @@ void check_goals(const std::vector<Cell>& cells, const char* title) {
     CAPTURE(cell.draft);
     CAPTURE(cell.acceptance);
     const Outcome got = outcome(cell, CostAware(Chain<>{.length = 8}), count);
-    const double first = cell.tokens < 48 ? 0.92 : 0.95;
+    const double first = cell.tokens < 48 ? 0.92 : 0.945;
     CHECK(got.mean > 0.978 - 0.2 * noise);
     CHECK(got.low > 0.95 - noise);
     CHECK(got.first > first - 0.65 * noise);
