@@ -5,6 +5,7 @@
 # - Indented lines after an empty one are code or a formula: Markdown wants them further in.
 # - A header that is documented says which tests include it (SPECULA_TESTED_BY: what tested_by.awk wrote) in place of #pragma
 #   once, and is listed if no test has its name.
+# - A docblock that begins with its line of code has its first sentence, as lists have, and that on top of its page.
 # - Shapes, rules and drafters say **Draws.**, **Cost.**, **Throws.**, **Source.**, in this order: each begins a paragraph.
 FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
 head && /^\/\// { sub(/^\/\//, "///") }
@@ -49,6 +50,29 @@ function expect_heads(of) {
 /^(class|struct) [A-Za-z]+( |$)/ { type = $2; heads_of = heads }
 /^ +static constexpr ProposalKind kind =|lossless_for\(ProposalKind[ )]|^  void sync\(Tokens|^class .* : public [A-Za-z:]*Drafter</ { if (type) expect_heads(type); type = "" }
 /^SPECULA_HD void [a-z_]+\(Verifier& verifier(\)|, double)/ { heads_of = heads; expect_heads($3) }
+
+# The first sentence after the code that a docblock begins with, which has line `first` of this file.
+function sentence(first,  line, text, row) {
+  while ((getline row < FILENAME) > 0)
+    if (++line > first && row !~ /^\/\/\/(   |$)/) {
+      sub(/^\/\/\/ /, "", row)
+      text = text " " row
+      if (match(text, /\.( |$)/)) { text = substr(text, 1, RSTART); break }
+    }
+  close(FILENAME)
+  return text
+}
+/^\/\/\/   +[^ ]/ && (above !~ /^\/\/\// || example) {
+  if (!example) said = sentence(FNR)
+  sub(/^\/\/\/   /, example ? "///  " : "/// @brief" said " @details @code{.cpp} ")
+  example = 1
+}
+/^\/\/\/$/ && example { $0 = "/// @endcode"; example = 0 }
+/^\/\/\/ / && said && !example {  # is not said twice
+  own = substr($0, 4)
+  if (index(own, said) == 1) { $0 = "///" substr(own, length(said) + 1); said = "" }
+  else if (index(said, own) == 1) { $0 = "///"; said = substr(said, length(own) + 1) }
+}
 
 /^ *\/\/\/   +[^ ]/ && block { sub(/\/\/\/ /, "///      "); indented = 1 }
 { block = ($0 ~ /^ *\/\/\/$/) || indented; indented = 0 }

@@ -111,6 +111,8 @@ class SequenceVerifier : public SequenceState {
 
 }  // namespace detail
 
+///   specula::TreeVerifier verifier{target, specula::Greedy{}};
+///
 /// Greedy verification: a draft token is accepted iff it is the target's first largest logit. The text is
 /// identical to greedy decoding, whatever the sampling parameters and however the proposal was drawn.
 /// **Draws.** Nothing. **Cost.** One row read per node of the accepted path.
@@ -126,6 +128,8 @@ struct Greedy {
   }
 };
 
+///   specula::TreeVerifier verifier{target, specula::SampleAndMatch{}};
+///
 /// Exact-match verification: draws y ~ p after the root; descends to the child y if there is one, else emits
 /// y; and so on from there. Never reads q, so it keeps the target's distribution for every proposal; for
 /// deterministic ones no rule accepts more. The same seed gives the same text as plain sampling.
@@ -142,6 +146,8 @@ struct SampleAndMatch {
   }
 };
 
+///   specula::TreeVerifier verifier{target, specula::Rejection{}};
+///
 /// Rejection sampling of draft tokens, recursive over siblings. Tries children in drawing order: accepts x
 /// with probability min(1, p(x) / q(x)), else p <- norm((p - q)+) and tries the next; if all are rejected,
 /// draws the next token from the remaining p. q is the child's distribution given its earlier siblings, as
@@ -162,6 +168,8 @@ struct Rejection {
   }
 };
 
+///   specula::TreeVerifier verifier{target, specula::Traversal{}};
+///
 /// Traversal verification, from the leaves to the root. A node carries a weight P, the root's being 1; its
 /// child c gets P_c = min(1, P p(c) / q(c)). Descends to the leaves first: a leaf is accepted with its
 /// weight. If all nodes below a node were rejected: after each rejected child S = sum (P p - q)+, p <-
@@ -187,6 +195,8 @@ struct Traversal {
   }
 };
 
+///   specula::TreeVerifier verifier{target, specula::Block{}};
+///
 /// Block verification, of one path as a whole. With P_0 = 1 and P_i = min(1, P_{i-1} p(x_i) / q(x_i)):
 /// accepts the longest prefix i whose own uniform draw is below h_i = S_i / (S_i + 1 - P_i), S_i = sum (P_i p
 /// - q)+, with h = P at the end; then draws from norm((P_i p - q)+), after the end from p. No rule for one
@@ -208,6 +218,8 @@ struct Block {
   }
 };
 
+///   specula::TreeVerifier verifier{target, specula::Sampling{}};
+///
 /// The default rule: deterministic proposals are verified by SampleAndMatch, which is optimal for them and
 /// keeps the text of plain sampling; sampled ones by Traversal, which on one path is block verification, the
 /// optimum there. The choice depends on the proposal, not on the shape, so a sampled shape over an n-gram

@@ -10,6 +10,9 @@
 
 namespace specula {
 
+///   specula::Speculator run{specula::TreeVerifier{target, specula::GumbelCoupling{}},
+///                           specula::ModelDrafter{draft}, specula::Chain<specula::Draw::shared>{.length = 4}};
+///
 /// SampleAndMatch with shared noise: the token after a node is the argmax of log p(x) + Gumbel
 /// noise(position, x), and a shape that draws by ProposalBuilder::draw_shared takes the argmax of log q(x) +
 /// the same noise. The two agree with probability at least (1 - TV) / (1 + TV), always where q = p;

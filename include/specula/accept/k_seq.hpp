@@ -14,6 +14,8 @@
 
 namespace specula {
 
+///   specula::TreeVerifier verifier{target, specula::KSeq{}};
+///
 /// A node's k children, drawn with replacement from q, are tested in order with min(1, p(x) / (rho q(x))); if
 /// none is accepted, the next token is drawn from norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k =
 /// rho b, b = sum min(q, p / rho) being the probability that one test accepts, so that the accepted and the

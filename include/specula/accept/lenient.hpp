@@ -10,6 +10,8 @@
 
 namespace specula {
 
+///   specula::TreeVerifier verifier{target, specula::accept_lossy(specula::Lenient{2.0})};
+///
 /// Accepts x with probability min(1, lenience * p(x) / q(x)); the residual after a rejection is norm((p - q /
 /// lenience)+). At temperature 0: accepts x if it is the target's first largest logit, or if q(x) is at most
 /// lenience times p(x), p being the softmax at temperature 1. Lenience 1 is rejection sampling. Lossless for

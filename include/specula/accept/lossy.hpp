@@ -7,6 +7,8 @@
 
 namespace specula {
 
+///   specula::TreeVerifier verifier{target, specula::accept_lossy(specula::Lenient{2.0})};
+///
 /// A rule that the caller allows to be lossy: the text need not have the target's distribution.
 /// **Draws.** As `Rule`. **Cost.** As `Rule`. **Throws.** As `Rule`; decide_checked() not
 /// for shared noise. **Source.** That of `Rule`.

@@ -41,6 +41,8 @@ inline double entropy(const TokenWeights& weights) {
 
 }  // namespace detail
 
+///   specula::TreeVerifier verifier{target, specula::accept_lossy(specula::Typical{0.09, 0.3})};
+///
 /// A draft token x is accepted iff all its ancestors are and p(x) > min(epsilon, delta * exp(-H(p))), H being
 /// the entropy of p in nats: a likely token anywhere, an unlikely one where the target is uncertain. The
 /// deepest accepted node ends the path, the first of several; the next token is drawn from p. Never reads q,

@@ -126,6 +126,8 @@ class BigramCounter {
   detail::PairMap<std::int64_t> counts_;
 };
 
+///   specula::Bigram drafter = specula::Bigram::online(vocab);
+///
 /// Predicts the next token from the last one alone: from a table, from the pairs of the committed text, or
 /// from both. Of the text's pairs it takes the most frequent, ties to the one seen last. Confidence: the
 /// acceptance rate of such draft tokens so far, earlier texts included. A prompt (the beginning of a text, up

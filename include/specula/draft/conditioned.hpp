@@ -123,16 +123,15 @@ class ConditionedDrafter {
 
 namespace specula {
 
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::Glide{glide, target}, specula::Cape{}};
+///
 /// Drafts with a small model whose layers attend to their own cache and to the keys and values that the
 /// target cached for the context. Within a round a draft token sees the target's keys of the context, not of
 /// the draft tokens before it. So accepted tokens are run again in the next round, when the target has their
 /// keys: they are appended, which a lazy model merges into its next pass. (A one-layer draft that says
 /// keeps_speculation() keeps them: its own keys and values do not change.) References both models, which must
 /// outlive it; its first sync() empties the draft.
-///
-///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
-///                           specula::Glide{draft, target}, specula::Cape{}};
-///
 /// **Draws.** Nothing.
 /// **Cost.** One pass of the draft per extend(), and per sync() unless lazy. Allocates when constructed only.
 /// **Throws.** std::invalid_argument if the vocabularies differ; what the draft's set_target_state() throws.
@@ -147,15 +146,14 @@ class Glide : public detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>
 template <class D, class T>
 Glide(D&&, T&&) -> Glide<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
+///
 /// Drafts with a head that predicts the target's next feature from a token and the feature before it, and the
 /// next token from that feature by the target's own LM head. Within a round the features after the root are
 /// the head's own predictions. So accepted tokens are run again in the next round, on the target's features:
 /// they are appended, which a lazy model merges into its next pass. References both models, which must
 /// outlive it; its first sync() empties the head.
-///
-///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
-///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
-///
 /// **Draws.** Nothing. **Cost.** As Glide. **Throws.** As Glide.
 /// **Source.** EAGLE (Li et al. 2024); HASS (Zhang et al. 2024).
 template <TargetConditioned D, ExposesFeatures T>

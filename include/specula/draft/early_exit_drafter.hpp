@@ -137,15 +137,12 @@ class EarlyExitForward {
 
 }  // namespace detail
 
+///   specula::EarlyExitDrafter drafter{exits, {0.5f, 0.5f}};
+///
 /// Drafts with a model trained to stop after fewer layers (or any with exits): a token stops at the first
 /// exit confident enough. One such draft serves targets of different sizes: the thresholds set the cost per
 /// draft token. The upper layers process tokens that stopped early in one batch, when a later one needs them.
 /// So every row equals that of the model truncated at its exit. References the model, which must outlive it.
-///
-///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
-///                           specula::EarlyExitDrafter{draft, {0.5f, 0.5f}},
-///                           specula::AdaptiveChain<specula::HeuristicEnd>{}};
-///
 /// **Draws.** Nothing: with ExitBy::sample the row is a mixture, which the shape draws from.
 /// **Cost.** Layers up to each node's exit. With ExitBy::confidence it allocates in the constructor only.
 /// **Throws.** As ModelDrafter; the constructor std::invalid_argument for bad thresholds.

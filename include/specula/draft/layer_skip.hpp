@@ -52,6 +52,9 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
   }
 }
 
+///   specula::Speculator run{specula::TreeVerifier{model, specula::Sampling{}}, specula::LayerSkip{model},
+///                           specula::AdaptiveChain<>{}};
+///
 /// Drafts with the target itself, without some of its blocks, in the target's own KV cache: no training, and
 /// no second cache to keep in sync. The skipped blocks are given, or chosen by rules at the first draft token
 /// of a text, from the similarities that the target measured during prefill (a target that does not measure
@@ -59,9 +62,6 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 /// room for nodes, are never more than the proposal has, and are dropped before verification. Each draft
 /// token invalidates views of the target. At most one per target, which is referenced and must outlive the
 /// drafter; it is also the verifier's.
-///
-///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
-///                           specula::AdaptiveChain<>{}};
 ///
 /// The paper averages over all S tokens of the prompt, since its first token is the target's own, from
 /// prefill. Here the mean is over the S - 1 tokens before the root, because the first round drafts before the

@@ -29,15 +29,14 @@ struct MaxGramOptions {
   bool learn = true;  ///< confidences from measured acceptance rates, not from priors alone
 };
 
+///   specula::Speculator run{verifier, specula::MaxGram{vocab}, specula::Chain<>{.length = 10}};
+///
 /// Finds the longest suffix of the text, draft tokens included, that occurs in the committed tokens, and
 /// predicts the token after its earliest occurrence there; without an occurrence it uses a bigram model, if
 /// it has one. After a node that was copied it continues at the same place: the same as searching again,
 /// unless an option limits matches or copies past the end. Confidences: per match length, the drafter counts
 /// how often the predicted token was right as the text grows. The prompt (the beginning of a text, up to the
 /// first extend() or the first sync() without new tokens) is not counted. Counts are kept between texts.
-///
-///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
-///
 /// **Draws.** Nothing.
 /// **Cost.** Amortised O(1) per committed token; per node one look-up if it continues a match, otherwise
 /// logarithmic in the context; at most 300 bytes per token. A round allocates nothing after reserve().

@@ -30,6 +30,8 @@ struct WholeModel {
 };
 }  // namespace detail
 
+///   specula::ModelDrafter drafter{draft};
+///
 /// Drafts with a smaller model of the same vocabulary. Accepted draft tokens are kept in its KV cache;
 /// missing tokens are appended, and a lazy model runs them with its next extend(). The model is referenced
 /// and must outlive the drafter. Nothing else may call it during a text, neither a verifier nor another

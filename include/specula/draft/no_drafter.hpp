@@ -10,6 +10,8 @@
 
 namespace specula {
 
+///   specula::NoDrafter drafter{vocab};
+///
 /// Every proposal is the root alone, so each round is one target call and emits one token: the baseline of a
 /// pipeline, with the same code and the same uniform draws.
 /// **Draws.** Nothing. **Cost.** Nothing. **Throws.** Constructor: std::invalid_argument unless vocab >= 1.

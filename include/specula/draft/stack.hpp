@@ -16,13 +16,13 @@
 
 namespace specula {
 
+///   specula::Stack drafters{specula::ModelDrafter{base}, specula::ModelDrafter{small},
+///                           specula::MaxGram{vocab}};
+///
 /// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
 /// the others. Cascades call the members one by one; a shape for a single drafter uses the head. sync() and
 /// truncate() go to all members. Members must not share a model, since a model holds one text. A member whose
 /// capacity the text has reached is left out, and the others go on.
-///
-///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
-///
 /// **Draws.** Nothing. **Cost.** That of the members called.
 /// **Throws.** Constructor: std::invalid_argument if the members' vocabularies differ, or two use the same
 /// model. What a member throws.

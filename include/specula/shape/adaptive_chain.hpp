@@ -89,6 +89,8 @@ struct ThresholdEnd {
   bool by_threshold() const { return unbounded || rate >= goal; }
 };
 
+///   specula::AdaptiveChain<specula::ThresholdEnd> shape{.end = {.longest = 8}};
+///
 /// A Chain whose end `End` learns; with `carry`, the learned state is kept for the next text. As with
 /// Chain::exit_below, the draft token that ends the chain stays: leaving it out would bias the text.
 /// **Draws.** As Chain. **Cost.** As Chain. **Throws.** As Chain. **Source.** That of `End`.

@@ -10,6 +10,8 @@
 
 namespace specula {
 
+///   specula::Beam shape{.width = 4, .length = 4};
+///
 /// The `width` paths of `length` draft tokens with the largest cumulative log-probability (softmax at
 /// temperature 1) that a beam search of that width finds. If the tree has no room for all nodes, those with
 /// the likeliest paths are kept. Deterministic.

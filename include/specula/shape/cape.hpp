@@ -44,6 +44,8 @@ struct CapeExtras {
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
 };
 
+///   specula::Cape shape{.length = 8, .budget = 32};
+///
 /// A chain of `length` greedy draft tokens, the spine. Each has the next likeliest tokens of its row as
 /// siblings, their number depending on the draft's confidence in it (softmax at temperature 1). These extras
 /// are leaves and need no draft call. If `budget` nodes (without the root) do not suffice, the spine has

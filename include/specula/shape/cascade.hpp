@@ -92,6 +92,8 @@ SPECULA_STEPS review(D& reviewer, const ProposeContext& round, NodeId base, doub
 
 }  // namespace detail
 
+///   specula::Cascade<3> shape{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3};
+///
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
 /// limits[0][1], and so on (horizontal). Every drafter but the last works by reviewing proposals that the
@@ -100,10 +102,7 @@ SPECULA_STEPS review(D& reviewer, const ProposeContext& round, NodeId base, doub
 /// kept. A drafter without a draft token ends its turn; one without room for the text has none, and reviews
 /// nothing. With `lenience` above 1 a reviewer accepts more, but not of copied tokens, such as Max-Gram's.
 /// The distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
-/// small, Max-Gram] of the paper:
-///
-///   specula::Cascade<3>{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3}
-///
+/// small, Max-Gram] of the paper: the line above.
 /// **Draws.** As Vertical.
 /// **Cost.** See theory/cascade_model.hpp. Allocates in reserve() only; the tree is the recursion's stack.
 /// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafters and `tree`.

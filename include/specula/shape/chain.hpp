@@ -57,6 +57,8 @@ SPECULA_STEPS grow(D& drafter, const ProposeContext& round, std::int32_t count, 
 
 }  // namespace detail
 
+///   specula::Chain<> shape{.length = 6};
+///
 /// A path of at most `length` draft tokens. Drafters without rows give their token in every mode; the chain
 /// ends where they have none, and after a stop token.
 /// **Draws.** Per draft token: sampled one `draft`, shared the `noise` of its position, greedy nothing.

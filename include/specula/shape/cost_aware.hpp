@@ -16,6 +16,8 @@
 
 namespace specula {
 
+///   specula::CostAware shape{specula::Chain<>{.length = 8}};
+///
 /// Gives `shape` a CostModel each round. The shapes of this library query it before they draw or choose: a
 /// draft token, branch or extra is left out where its expected gain is below its cost. The inputs are running
 /// estimates over the rounds so far, in a BatchBudget: T(n) of the target, the draft's costs, the acceptance

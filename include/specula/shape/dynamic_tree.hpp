@@ -10,6 +10,8 @@
 
 namespace specula {
 
+///   specula::DynamicTree shape{.top_k = 10, .expansions = 5, .total = 59};
+///
 /// Starts with the `top_k` likeliest tokens after the root. Then, `expansions` times, the draft runs over the
 /// `top_k` likeliest of the newest nodes and adds the `top_k` likeliest tokens after each. The `total` nodes
 /// with the largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an

@@ -21,6 +21,9 @@
 
 namespace specula {
 
+///   specula::Speculator run{verifier, specula::Stack{specula::ModelDrafter{draft}, specula::MaxGram{vocab}},
+///                           specula::Either{specula::Chain<>{.length = 8}}};
+///
 /// A round is either a chain of copies by a Stack's second drafter, such as MaxGram, or what `shape` drafts
 /// with the first one under CostAware. Copies cost next to nothing to find, so the chain is looked up first.
 /// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
@@ -28,10 +31,6 @@ namespace specula {
 /// all the same: the first 32 that promise few copies, where T(n) is learned, then 8 after 32 rounds of
 /// copies, after 64 and so on. If no draft call pays in such a round, it copies what it may. So a text that
 /// repeats its prompt is copied, and any other is drafted.
-///
-///   specula::Speculator run{verifier, specula::Stack{specula::ModelDrafter{draft}, specula::MaxGram{vocab}},
-///                           specula::Either{specula::Chain<>{.length = 8}}};
-///
 /// **Draws.** As `shape`; copies draw nothing, and whether there are any depends on no uniform draw of
 /// theirs. Time is an input, as it is for CostAware.
 /// **Cost.** That of CostAware, and a call of the second drafter per token that it has, at most `copies`.

@@ -13,6 +13,8 @@
 
 namespace specula {
 
+///   specula::Horizontal<2> shape{.counts = {2, 6}};  // over a Stack of two
+///
 /// A chain of counts[0] draft tokens of a Stack's first drafter, then counts[1] of its second, and so on: a
 /// draft token can be accepted only after all before it, so quality matters most in early ones. If a drafter
 /// has no further draft token, the next one continues.

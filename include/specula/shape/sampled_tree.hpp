@@ -12,6 +12,8 @@
 
 namespace specula {
 
+///   specula::SampledTree<specula::ProposalKind::sampled_distinct> shape{.widths = {4, 2, 1}};
+///
 /// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
 /// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
 /// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all

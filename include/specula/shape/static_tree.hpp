@@ -15,6 +15,8 @@
 
 namespace specula {
 
+///   specula::StaticTree<> shape{.form = specula::RankedTree::eagle()};
+///
 /// The same tree of ranks in every round, independent of the draft's confidence. The drafter runs only nodes
 /// with children. A token of probability 0 under the draft is left out with its descendants. Deterministic: a
 /// node is the token of its rank in the draft's row after its parent; if there is no room for all, the nodes

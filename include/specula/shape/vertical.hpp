@@ -14,6 +14,8 @@
 
 namespace specula {
 
+///   specula::Vertical<2> shape{.reviews = 2, .length = 6, .lenience = 2};  // over a Stack of two
+///
 /// The first drafter of a Stack reviews `reviews` proposals, one after the other; the results are the chain.
 /// Each proposal comes from the drafters below in the same way, with one review each; the last drafter drafts
 /// `length` tokens. So a proposal costs one call of each reviewer, which turns it into 1 to (draft tokens +
