@@ -127,3 +127,16 @@ TEST_CASE("run_pass(): what runs of texts that are written, and of prompts") {
   // a text that is written with more than a chunk to catch up: a chunk, without rows
   run({node(4)}, 1, true, {4}, 0, 10);
 }
+
+TEST_CASE("share() while a prompt is being read: the round begins anew, under the budget") {
+  BatchModels<> models(1, 3);
+  BatchSpeculator batch(1, models.each(Sampling{}, Chain<>{.length = 3}), models.draft, models.target);
+  batch.join({.prompt = std::vector<Token>(20, 2), .max_new_tokens = 1, .params = {.temperature = 0}});
+  batch.step();
+  REQUIRE(batch.running() == 1);  // its round waits
+  batch.share(BatchBudget());
+  std::int64_t proposed = -1;
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) proposed = text.stats.proposed;
+  CHECK(proposed == 0);  // the first round of a budget that knows nothing is plain
+}

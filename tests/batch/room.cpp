@@ -195,7 +195,11 @@ TEST_CASE("pages in common that run out: the youngest make room, come back, and 
                        .params = {.temperature = 1},
                        .seed = 5,
                        .sequence = i});
-      for (const TextRequest& request : all) batch.join(request);
+      int entered = 0;
+      for (TextRequest request : all) {
+        request.enter = [&](std::int32_t) { ++entered; };
+        batch.join(request);
+      }
       bool waited = false;
       const auto texts = write_all(batch, [&](int) {
         CHECK(batch.running() + batch.queued() <= 8);
@@ -212,6 +216,7 @@ TEST_CASE("pages in common that run out: the youngest make room, come back, and 
       }
       CHECK(different.size() == 8);
       // No thrashing: a text comes back after another's end, so it is read again at most as often.
+      CHECK(entered <= 8 + 7);
       CHECK(models.target.refused <= 2 * 8 + 8);
       CHECK(models.target.ran <= 8 * 8 + 8 * 45);
     }
