@@ -199,6 +199,7 @@ TEST_CASE(
 
 TEST_CASE("errors name the pipeline and the missing capability of its model") {
   CHECK(complaint("chian").find("unknown pipeline 'chian'; the nearest are chain") != std::string::npos);
+  CHECK(complaint("CHAIN").find("unknown pipeline 'CHAIN'; the nearest are chain,") != std::string::npos);
   CHECK(complaint("chain:4:exits=0.5-0@base") ==
         "pipeline 'chain:4:exits=0.5-0@base': the draft 'base' has no exits");
   CHECK(complaint("chain@layer-skip") == "pipeline 'chain@layer-skip': the target cannot leave layers out");

@@ -99,6 +99,7 @@ int run(int argc, char** argv) {
   for (const std::string& text : options.texts) check_distinct("--output", options.output, "--text", text);
   check_distinct("--output", options.output, "--tokenizer", options.tokenizer);
 
+  if (only_parses()) return 0;
   Vocabulary vocabulary;
   const std::vector<Document> documents = read_all(options, vocabulary);
   specula::BigramCounter counter(vocabulary.size);

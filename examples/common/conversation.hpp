@@ -28,12 +28,25 @@ struct ChatAnswer {
 /// Decodes an answer to a chat of these tokens and shows it; nothing if there is no room for it.
 using Answering = std::function<std::optional<ChatAnswer>(const std::vector<specula::Token>& chat)>;
 
-/// Asks what stands on each line of `in`, until a line is /exit, the input ends, or there is no room left.
-/// Empty lines are skipped. `notes` gets a prompt for each line, and why a line was not asked.
+inline constexpr char kTalkHelp[] =
+    "/exit, Ctrl-D  end the conversation\n"
+    "Ctrl-C         ends an answer while it is written\n"
+    "/help          this text\n"
+    "Any other line is a question; earlier ones and their answers are kept. --system sets the system "
+    "message,\n"
+    "--max-new-tokens the length of an answer, --temperature how it is drawn.\n";
+
+/// Asks what stands on each line of `in`, until a line is /exit (/help prints what there is), the input ends,
+/// or there is no room left. Empty lines are skipped. `notes` gets a prompt for each line, and why a line was
+/// not asked.
 inline void converse(Chat& chat, std::istream& in, std::ostream& notes, const Answering& answering) {
-  notes << "One question a line; /exit or Ctrl-D ends the conversation.\n";
+  notes << "One question a line; /exit or Ctrl-D ends the conversation, /help says more.\n";
   for (std::string line; notes << "> " << std::flush, std::getline(in, line);) {
     if (line == "/exit") return;
+    if (line == "/help") {
+      notes << kTalkHelp;
+      continue;
+    }
     if (line.empty()) continue;
     const std::vector<specula::Token>* asked = nullptr;
     try {

@@ -10,18 +10,23 @@ namespace specula_examples {
 namespace {
 
 /// Prompts are fed to the models in pieces: a longer one keeps what is there of a shorter one (see
-/// Speculator::start()), so reading it bit by bit computes nothing twice. generate() reads the rest.
-void read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
-  constexpr std::size_t kStep = 1024;  // whole pieces
-  if (!settings.prefill) return;
+/// Speculator::start()), so reading it bit by bit computes nothing twice. generate() reads the rest. Returns
+/// false if it was interrupted.
+bool read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
+  constexpr std::size_t kStep = 128;  // tokens of a pass of the CPU model
+  if (!settings.prefill) return true;
   Tokens text;  // that is kept: a shorter prompt than what it shares with that would drop the rest
   if (settings.keeps_prefix) text = pipeline.text();
   const auto shared = static_cast<std::size_t>(
       std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
+  const auto stops = [&] { return settings.interrupted && settings.interrupted(); };
+  if (shared + kStep < prompt.size()) settings.prefill(0, prompt.size());
   for (std::size_t done = (shared / kStep + 1) * kStep; done + 1 < prompt.size(); done += kStep) {
     pipeline.start(prompt.first(done + 1));
     settings.prefill(done, prompt.size());
+    if (stops()) return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -55,7 +60,15 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
   const auto show_as_read = [&] {
     if (settings.prefill && !std::exchange(is_read, true)) settings.prefill(prompt.size(), prompt.size());
   };
-  read_in_parts(pipeline, prompt, settings);
+  out.prompt_tokens = prompt.size();
+  if (!read_in_parts(pipeline, prompt, settings)) {
+    show_as_read();
+    out.ending = specula::FinishReason::cancelled;
+    out.interrupted = true;
+    out.stats = pipeline.stats() - before;
+    out.prefill_seconds = out.stats.prefill_seconds;
+    return out;
+  }
   const specula::PhiloxRandom rng(settings.seed, settings.sequence);
   const specula::Generated done = pipeline.generate(prompt, limits, rng, [&](Tokens fresh) {
     show_as_read();
@@ -77,10 +90,12 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
       throw std::runtime_error("the draft failed: " + out.draft_error);
     if (sink)
       sink(fresh, std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count())));
-    return !ended;
+    out.interrupted = !ended && settings.interrupted && settings.interrupted();
+    return !ended && !out.interrupted;
   });
   show_as_read();
   using specula::FinishReason;
+  out.interrupted = out.interrupted && done.reason == FinishReason::cancelled;
   out.ending = ended && done.reason == FinishReason::limit ? FinishReason::cancelled : done.reason;
   out.stats = pipeline.stats() - before;
   out.drafts = pipeline.drafts();

@@ -21,9 +21,11 @@ struct DecodeSettings {
   std::vector<Token> stop = {};  // any of these ends the text
   /// Called with each token that would be emitted, in order; true: the text ends with it.
   std::function<bool(Token)> ends = {};
-  /// Called now and then while the prompt is read, and once, before its first tokens are passed on, when it
-  /// is: done == total. The prompt is then read in several parts.
+  /// Called before a long prompt is read (done == 0), now and then while it is, and once, before its first
+  /// tokens are passed on, when it is: done == total. The prompt is then read in several parts.
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
+  /// Asked after each part of the prompt and after each round; true: the text ends there.
+  std::function<bool()> interrupted = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
   bool keeps_prefix = false;   // computes nothing anew that the pipeline's last text shares with the prompt
@@ -61,9 +63,11 @@ struct Decoded {
   std::vector<specula::DraftUsage> drafts;  // likewise
   std::vector<ContextRange> by_context;     // contexts of [0, 64) tokens, [64, 128), ...
   ByConfidence by_confidence = {};
+  std::size_t prompt_tokens = 0;
+  bool interrupted = false;
   double prefill_seconds = 0;                                   // start()
   double decode_seconds = 0;                                    // all step()s, nothing else
-  specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`
+  specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`, or interrupted
   std::string draft_error = {};                                 // what ended drafting, if settings allow that
 };
 

@@ -17,7 +17,7 @@ namespace specula_examples {
 
 struct DecodingOptions {
   std::int32_t max_new_tokens = 128;
-  std::int32_t threads = 1;
+  std::int32_t threads = 1;  // for measurements; programs that show texts set 0
   std::uint64_t seed = 0;
   specula::SamplingParams sampling{.temperature = 0.0f};
   bool beyond_context = false;
@@ -34,6 +34,12 @@ struct CommonOptions : DecodingOptions {
 inline std::int32_t thread_count(std::int32_t asked) {
   if (asked > 0) return asked;
   return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+}
+
+/// What a program that took the threads that the machine has says at its start.
+inline std::string threads_line(std::int32_t asked) {
+  const std::int32_t count = thread_count(asked);
+  return std::to_string(count) + (count == 1 ? " thread" : " threads") + "; --threads takes another number\n";
 }
 
 /// Throws UsageError where an option is out of range. Tells the user of more threads than cores.

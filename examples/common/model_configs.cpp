@@ -64,13 +64,19 @@ void ModelConfigs::check_context(std::span<const std::vector<specula::Token>> pr
                                  std::int32_t max_new_tokens, bool beyond) const {
   specula_examples::check_context(prompts, max_new_tokens, target_.max_position, "the target " + target_name_,
                                   beyond);
-  std::size_t longest = 0;
-  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-  const auto positions = static_cast<std::int64_t>(longest) + max_new_tokens;
+}
+
+bool ModelConfigs::tell_drafts(std::size_t prompt_tokens, std::int32_t max_new_tokens,
+                               std::ostream& notes) const {
+  bool told = false;
+  const auto positions = static_cast<std::int64_t>(prompt_tokens) + max_new_tokens;
   for (const auto& [name, folder, config] : drafts_)
-    if (config.max_position > 0 && positions > config.max_position)
-      std::cerr << "note: the draft '" << name << "' was trained for " << config.max_position
-                << " positions, its draft tokens beyond them are worse\n";
+    if (config.max_position > 0 && positions > config.max_position) {
+      notes << "note: the draft '" << name << "' was trained for " << config.max_position
+            << " positions, its draft tokens beyond them are worse\n";
+      told = true;
+    }
+  return told;
 }
 
 std::size_t ModelConfigs::longest_prompt(std::int32_t max_new_tokens) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,9 +30,13 @@ class ModelConfigs {
   std::int32_t vocabulary(bool cut, const Tokenizer& tokenizer) const;
 
   /// Throws UsageError where prompt and new tokens are more positions than the target was trained for, unless
-  /// `beyond`. Of a draft the user is told: its draft tokens get worse, not the text.
+  /// `beyond`.
   void check_context(std::span<const std::vector<specula::Token>> prompts, std::int32_t max_new_tokens,
                      bool beyond) const;
+
+  /// Tells the user of drafts that were trained for fewer positions than a prompt of so many tokens and the
+  /// new ones have: their draft tokens get worse, not the text. Returns whether there is one.
+  bool tell_drafts(std::size_t prompt_tokens, std::int32_t max_new_tokens, std::ostream& notes) const;
 
   /// Tokens of the longest prompt that check_context() takes.
   std::size_t longest_prompt(std::int32_t max_new_tokens) const;

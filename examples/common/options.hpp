@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <specula/pipeline/nearest.hpp>
 #include "decoding_options.hpp"
 #include "errors.hpp"
+#include "wrapped.hpp"
 
 namespace specula_examples {
 
@@ -47,7 +49,7 @@ inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
       ->check(whole_number())
       ->capture_default_str();
   app.add_option("--threads", options.threads,
-                 "Threads of the target; 0: as many as the machine has, 16 at most")
+                 "Threads of the target; 0: as many as the machine has, 16 at most. Measurements have 1")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   app.add_flag("--beyond-context", options.beyond_context,
@@ -116,13 +118,22 @@ inline std::string suggestion(const CLI::App& app) {
   return {};
 }
 
-/// Parses; returns true if the program has nothing more to do (--help, --version). Throws UsageError on a
-/// wrong command line.
+/// Whether the program ends once its command line, and the pipelines and files in it, are right: the tests of
+/// the commands on the pages (scripts/commands) set $SPECULA_PARSE_ONLY.
+inline bool only_parses() { return std::getenv("SPECULA_PARSE_ONLY") != nullptr; }
+
+/// Parses; returns true if the program has nothing more to do (--help, --version). Of an option that takes
+/// one value and is given several times, the last counts. Throws UsageError on a wrong command line.
 inline bool parse_command_line(CLI::App& app, int argc, char** argv) {
   app.set_version_flag("--version", app.get_name() + " " + version_text(), "Print the version and end");
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() <= 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   try {
     app.parse(argc, argv);
     return false;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << wrapped(app.help(), 100);
+    return true;
   } catch (const CLI::Success& done) {
     app.exit(done);
     return true;

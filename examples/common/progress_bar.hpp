@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace specula_examples {
@@ -19,7 +20,7 @@ class ProgressBar {
     if (!last && std::chrono::duration<double>(now - shown_).count() < (terminal_ ? 0.2 : 15.0)) return;
     shown_ = now;
     const double elapsed = std::chrono::duration<double>(now - begin_).count();
-    const double left = elapsed / static_cast<double>(done) * static_cast<double>(total - done);
+    const double left = elapsed / static_cast<double>(done ? done : 1) * static_cast<double>(total - done);
     const auto percent = static_cast<int>(100 * done / total);
     if (terminal_) {
       constexpr std::size_t kWidth = 30;
@@ -46,5 +47,13 @@ class ProgressBar {
   bool terminal_ = isatty(STDERR_FILENO) != 0;
   Clock::time_point begin_ = Clock::now(), shown_ = begin_;
 };
+
+/// DecodeSettings::prefill for a terminal: a bar while a prompt is read in several parts.
+inline void show_prefill(std::size_t done, std::size_t total) {
+  static std::optional<ProgressBar> bar;
+  if (!bar && done < total) bar.emplace();
+  if (bar) (*bar)(done, total);
+  if (done == total) bar.reset();
+}
 
 }  // namespace specula_examples

@@ -171,7 +171,13 @@ int run(int argc, char** argv) {
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   const auto factories = factories_of(work);
   folders.check();
-  const ModelConfigs configs(folders, specula::draft_names(factories));
+  const auto drafts = specula::draft_names(factories);
+  if (only_parses()) {
+    for (const std::string& name : drafts) folders.draft_folder(name);
+    for (const std::string& file : work.prompt_files) load_prompts(file);
+    return 0;
+  }
+  const ModelConfigs configs(folders, drafts);
 
   const Tokenizer tokenizer(folders.target_folder());
   SplitSizes parts{
@@ -197,6 +203,8 @@ int run(int argc, char** argv) {
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
   ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer, options.common);
+  for (const auto& prompt : both)
+    if (configs.tell_drafts(prompt.size(), options.common.max_new_tokens, std::cerr)) break;
   if (!work.texts.empty()) sizes.slots = work.texts.back();
   if (options.dry_run) {
     print_plan(work, dev.tokens.size(), test.tokens.size());

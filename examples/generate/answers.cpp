@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <numeric>
 
 namespace specula_examples {
 namespace {
@@ -25,12 +26,20 @@ const char* name_of(specula::FinishReason ending) {
 nlohmann::ordered_json to_json(const Answer& answer) {
   nlohmann::ordered_json out{{"prompt", answer.asked}, {"text", answer.text}};
   const Decoded& run = answer.run;
+  out["prompt_tokens"] = run.prompt_tokens;
+  out["tokens"] = run.tokens;
   if (answer.failure.empty()) {
     const auto tokens = static_cast<double>(run.tokens.size());
-    out["ended"] = name_of(run.ending);
+    out["ended"] = run.interrupted ? "interrupted" : name_of(run.ending);
     out["new_tokens"] = run.tokens.size();
     out["target_calls"] = run.stats.target.calls;
     out["mat"] = tokens / static_cast<double>(std::max<std::int64_t>(1, run.stats.target.calls));
+    const specula::Stats& stats = run.stats;
+    out["accepted_draft_tokens"] =
+        std::accumulate(stats.accepted.begin(), stats.accepted.end(), std::int64_t{0});
+    out["acceptance_by_depth"] = nlohmann::ordered_json::array();
+    for (std::size_t d = 0; d < stats.offered.size() && stats.offered[d] > 0; ++d)
+      out["acceptance_by_depth"].push_back(stats.acceptance(static_cast<std::int32_t>(d) + 1));
     out["prefill_seconds"] = run.prefill_seconds;
     out["decode_seconds"] = run.decode_seconds;
   } else {

@@ -84,6 +84,7 @@ void answer_batch(TextBatch& batch, std::span<AskedPrompt> prompts, const BatchR
       answer.run.tokens.assign(ended.tokens.begin(),
                                ended.tokens.begin() + static_cast<std::ptrdiff_t>(own->kept));
       answer.run.stats = ended.stats;
+      answer.run.prompt_tokens = prompts[p].tokens.size();
       answer.run.ending = ended.reason;
       answer.run.draft_error = batch.draft_error(ended.id);
       answer.run.decode_seconds = seconds_since(own->began);

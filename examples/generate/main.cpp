@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "chat.hpp"
 #include "chat_options.hpp"
 #include "conversation.hpp"
+#include "ctrl_c.hpp"
 #include "draft_note.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
@@ -148,6 +151,8 @@ Answer show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
   own.sequence = static_cast<std::uint32_t>(number);
   own.keeps_prefix = keeps_prefix;
   own.goes_on_plainly = true;
+  const CtrlC ctrl_c;
+  own.interrupted = [&] { return ctrl_c.pressed(); };
   if (!own.prefill) {
     std::cout << show.paint.dim(echo) << std::flush;
   } else {  // the bar has its own line, so the prompt comes after it
@@ -164,7 +169,8 @@ Answer show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
     answer.run = decode_printed(show.racer, prompt, number, own, printer);
     const auto tokens = static_cast<double>(answer.run.tokens.size());
     std::cerr << show.paint.dim(
-                     name + ": " + std::to_string(answer.run.tokens.size()) + " tokens, " +
+                     name + ": " + (answer.run.interrupted ? "interrupted after " : "") +
+                     std::to_string(answer.run.tokens.size()) + " tokens, " +
                      std::to_string(answer.run.stats.target.calls) + " calls of the target, " +
                      fixed(answer.run.decode_seconds > 0 ? tokens / answer.run.decode_seconds : 0.0, 1) +
                      " tokens/s (" +
@@ -183,8 +189,8 @@ Answer show_text(const Show& show, const RacePrompt& prompt, std::size_t number,
   return answer;
 }
 
-/// Shows the answers to all prompts.
-void generate(const Show& show, std::span<AskedPrompt> prompts, Answers& all) {
+/// Shows the answers to all prompts. Returns false if Ctrl-C ended one, which is the last.
+bool generate(const Show& show, std::span<AskedPrompt> prompts, Answers& all) {
   const std::vector<std::size_t> numbers = first_numbers(prompts);
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     if (prompts.size() > 1)
@@ -197,17 +203,21 @@ void generate(const Show& show, std::span<AskedPrompt> prompts, Answers& all) {
       answers.push_back(
           show_text(show, {asked.text, asked.tokens}, numbers[p] + turn, turn > 0, asked.shown()));
       answers.back().prompt = p, answers.back().turn = turn;
-    } while (answers.back().failure.empty() && next_turn(asked, answers));
+    } while (answers.back().failure.empty() && !answers.back().run.interrupted && next_turn(asked, answers));
     for (const Answer& answer : answers) all.add(answer);
+    if (answers.back().run.interrupted) return false;
   }
+  return true;
 }
 
-/// A conversation on the terminal, of at most `room` tokens up to an answer.
-void talk(const Show& show, Chat chat, std::size_t room) {
+/// A conversation on the terminal, of at most `room` tokens up to an answer. `tell(tokens)` is called before
+/// each answer.
+void talk(const Show& show, Chat chat, std::size_t room, const std::function<void(std::size_t)>& tell) {
   std::size_t turn = 0;
   DraftNote drafts;
   converse(chat, std::cin, std::cerr, [&](const std::vector<Token>& tokens) -> std::optional<ChatAnswer> {
     if (tokens.size() > room) return {};
+    tell(tokens.size());
     const bool first = turn == 0;
     const Answer answer = show_text(show, {"", tokens}, turn++, !first, "");
     if (!answer.failure.empty()) throw std::runtime_error(answer.failure);
@@ -221,16 +231,9 @@ void talk(const Show& show, Chat chat, std::size_t room) {
 nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_json prompts) {
   nlohmann::ordered_json out{{"pipeline", options.pipeline}, {"prompts", std::move(prompts)}};
   add_decoding_json(out, options.common);
+  out["threads"] = thread_count(options.common.threads);
   out["stop"] = options.stops;
   return out;
-}
-
-/// A bar for prompts that are read in several parts.
-void show_prefill(std::size_t done, std::size_t total) {
-  static std::optional<ProgressBar> bar;
-  if (!bar && done < total) bar.emplace();
-  if (bar) (*bar)(done, total);
-  if (done == total) bar.reset();
 }
 
 /// Shows the answers to all prompts, written several at once.
@@ -256,6 +259,7 @@ void answer_in_batches(ModelPack& models, const Options& options, std::span<Aske
 int run(int argc, char** argv) {
   CLI::App app{"Generates text by speculative decoding.", "specula-generate"};
   Options options;
+  options.common.threads = 0;
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
   options.has_prompt = app.count("--prompt") > 0;
@@ -276,7 +280,13 @@ int run(int argc, char** argv) {
   if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
   std::vector<specula::PipelineFactory> factories{specula::prepare_pipeline(options.pipeline)};
   if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
-  const ModelConfigs configs(folders, specula::draft_names(factories));
+  const auto drafts = specula::draft_names(factories);
+  if (only_parses()) {
+    for (const std::string& name : drafts) folders.draft_folder(name);
+    if (!options.prompts.empty()) read_prompts(options);
+    return 0;
+  }
+  const ModelConfigs configs(folders, drafts);
 
   const Tokenizer tokenizer(folders.target_folder());
   const auto chats = chosen_chats(options.chat, options.style, folders.target_folder(), tokenizer);
@@ -300,6 +310,10 @@ int run(int argc, char** argv) {
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   ModelSizes sizes = checked_sizes(configs, factories, tokens, tokenizer, options.common);
+  if (!talks)
+    for (const auto& prompt : tokens)
+      if (configs.tell_drafts(prompt.size(), options.common.max_new_tokens, std::cerr)) break;
+  if (options.common.threads == 0) std::cerr << threads_line(0);
   sizes.slots = std::max(1, options.batch);
   ModelPack models(folders, std::move(sizes));
   Answers all("specula-generate", std::cerr);
@@ -329,11 +343,15 @@ int run(int argc, char** argv) {
   DecodeSettings settings{
       .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.ends(), .seed = options.common.seed};
   if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
+  bool interrupted = false;
   const Show show{speculating, settings, options.stops, tokenizer, paint};
   if (talks) {
-    talk(show, chats->start(), tokens.front().size());
+    bool told = false;
+    talk(show, chats->start(), tokens.front().size(), [&](std::size_t length) {
+      told = told || configs.tell_drafts(length, options.common.max_new_tokens, std::cerr);
+    });
   } else if (!options.race) {
-    generate(show, asked, all);
+    interrupted = !generate(show, asked, all);
   } else {
     std::vector<RacePrompt> prompts;
     for (AskedPrompt& prompt : asked) prompts.push_back({prompt.text, std::move(prompt.tokens)});
@@ -342,7 +360,9 @@ int run(int argc, char** argv) {
          size_for_panes(STDOUT_FILENO), options.runs, std::cout, std::cerr);
   }
   if (trace) std::cerr << trace->draw(options.pipeline, &models.target()) << '\n';
-  return options.race || talks ? 0 : finished();
+  if (options.race || talks) return 0;
+  const int status = finished();
+  return interrupted ? 128 + SIGINT : status;
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ int run(int argc, char** argv) {
   if (to_folder && given->count() > 0)
     throw UsageError(
         "--type is of GGUF files; tensors of a folder keep their type, those in blocks become bfloat16");
+  if (!std::filesystem::exists(model)) throw UsageError(model + ": there is no such file or folder");
+  if (only_parses()) return 0;
   if (to_folder) {
     write_folder(model, output);
     std::cout << output << ": a folder, model.safetensors has "

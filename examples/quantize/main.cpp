@@ -160,6 +160,7 @@ int run(int argc, char** argv) {
   if (!options.tokens.empty() && specula::cpu::read_model_config(options.model).is_draft())
     throw UsageError("--tokens measures a model by itself, and " + options.model +
                      " is a draft that needs its target: what it loses, specula-compare shows");
+  if (only_parses()) return 0;
   fs::create_directories(options.output);
   if (fs::equivalent(options.model, options.output))
     throw UsageError("the folder to write is the model's own: " + options.output);

@@ -23,6 +23,7 @@ TEST_CASE("the nearest first, of equal distance in their own order; those that c
   CHECK(nearest("cascad", names, 1) == Names{"cascade"});
   CHECK(nearest("sampled", names, 1) == Names{"sampled-chain"});
   CHECK(nearest("x", names, 9).size() == 4);
+  CHECK(nearest("CHIAN", names, 2) == Names{"chain", "cape"});
   CHECK(nearest("", Names{"b", "a"}, 2) == Names{"b", "a"});
   CHECK(nearest("x", names, 0).empty());
 }

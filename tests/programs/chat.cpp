@@ -151,7 +151,19 @@ TEST_CASE("a conversation asks each line until /exit, and computes nothing twice
     CHECK(computed[turn] < fresh + run.kPrefillChunk);
     CHECK(computed[turn] < whole[turn] - run.kPrefillChunk);
   }
-  CHECK(notes.str() == "One question a line; /exit or Ctrl-D ends the conversation.\n> > > > > ");
+  CHECK(notes.str() ==
+        "One question a line; /exit or Ctrl-D ends the conversation, /help says more.\n> > > > > ");
+}
+
+TEST_CASE("/help is no question") {
+  Chat chat = chat_of();
+  std::istringstream in("/help\n/exit\n");
+  std::ostringstream notes;
+  converse(chat, in, notes, [](const std::vector<Token>&) -> std::optional<ChatAnswer> {
+    FAIL("asked");
+    return {};
+  });
+  CHECK(notes.str().find(specula_examples::kTalkHelp) != std::string::npos);
 }
 
 TEST_CASE("a conversation ends where there is no room, and goes on after a line that cannot be asked") {

@@ -10,6 +10,8 @@ expect 0 '--repeat' "$compare" --help
 for program in "$generate" "$compare" "$bigram" "$quantize"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
 expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam$" "$generate" --pipeline chian:3 --prompt x
 also '^Try specula-generate --help'
+expect 2 "unknown pipeline 'EAGLE'; @eagle is a drafter: dynamic-tree@eagle$" "$generate" --pipeline EAGLE --prompt x
+for program in "$generate" "$compare" "$bigram" "$quantize"; do expect 1 '^0$' sh -c '"$1" --help | grep -c "^.\{101\}"' sh "$program"; done
 expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines 'chain nonsense'
 expect 2 'not expected: .*--promt; the nearest are --prompt' "$generate" --promt x
 expect 2 "seed: '-1' must be a whole number from 0" "$generate" --seed -1 --prompt x
@@ -97,6 +99,33 @@ expect 0 'autoregressive: [1-9]* tokens' "${generate_one[@]}" --max-new-tokens 2
   --json "$scratch/old.json"
 expect 0 '"text": "\\n    ",' cat "$scratch/old.json"
 expect 0 '"ended": "stop string"' cat "$scratch/old.json"
+# The last of an option given twice counts. The JSON has the tokens.
+expect 0 '^[1-9][0-9]* threads*; --threads takes another number' "${generate_one[@]}" --max-new-tokens 9 --pipeline chain:2 --pipeline chain:3 --json "$scratch/old.json"
+for text in '"pipeline": "chain:3"' '"prompt_tokens": 8,' '"new_tokens": 9,' '"acceptance_by_depth": \[' '"accepted_draft_tokens": [0-9]' '"threads": [1-9]'; do
+  expect 0 "$text" cat "$scratch/old.json"
+done
+expect 0 '^9$' sh -c 'tr -d "\n " <"$1" | sed "s/.*\"tokens\":\[\([0-9,]*\)\].*/\1/" | tr , "\n" | grep -c "[0-9]"' sh "$scratch/old.json"
+expect 0 'chain:3: 4 tokens' "${generate_one[@]}" --max-new-tokens 4 --pipeline chain:3 --threads 1
+expect 1 '^0$' grep -c 'threads' "$scratch/out"
+if command -v python3 >/dev/null; then
+  # Ctrl-C ends the text and the run, with the text's figures and the JSON.
+  cat >"$scratch/interrupt.py" <<'END'
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+seen = b""
+while b"add(a, b):\n" not in seen:  # the text has begun
+    seen += run.stdout.read(1)
+run.send_signal(signal.SIGINT)
+print(run.communicate()[1].decode())
+sys.exit(run.returncode)
+END
+  printf '%s\n' '{"prompt": "def add(a, b):"}' '{"prompt": "def two():"}' >"$scratch/two.jsonl"
+  expect 130 'autoregressive: interrupted after [0-9]* tokens, ' python3 "$scratch/interrupt.py" "$generate" --models "$models" --threads 1 \
+    --pipeline autoregressive --prompts "$scratch/two.jsonl" --style raw --max-new-tokens 2000 --json "$scratch/old.json"
+  expect 0 '"ended": "interrupted"' cat "$scratch/old.json"
+  expect 0 '^1$' grep -c '"ended"' "$scratch/old.json"
+fi
 # Tokens that the files beside the weights name end the text in every program: here the line break, the first new token.
 mkdir "$scratch/stops" && ln -s "$models"/target/* "$scratch/stops" && echo '{"eos_token_id": [2, 3]}' >"$scratch/stops/generation_config.json"
 expect 0 'chain:3: 1 tokens' "$generate" --models "$models" --target "$scratch/stops" --pipeline chain:3 --prompt 'def add(a, b):' \
@@ -197,7 +226,15 @@ expect 2 '--chat: the target .*/target has no chat template' "$generate" --model
 expect 2 '--system: the target .*/target has no chat template' "$compare" --models "$models" --system x
 if script -qec true /dev/null >/dev/null 2>&1; then
   printf 'One?\n\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
+  mkdir "$scratch/brief" && ln -s "$models/small"/{model.safetensors,tokenizer.model} "$scratch/brief"
+  sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 64/' "$models/small/config.json" >"$scratch/brief/config.json"
   # shellcheck disable=SC2016  # $1 is the inner shell's
+  expect 0 'ends an answer while it is written' sh -c 'echo /help | script -qec "$1" /dev/null' sh "${chat[*]}"
+  # A draft of fewer positions is told when they are used up, not before.
+  expect 1 '^0$' sh -c 'echo One? | script -qec "$1" /dev/null | grep -c "was trained for"' sh "${chat[*]} --pipeline chain:2 --draft $scratch/brief"
+  expect 0 "note: the draft 'small' was trained for 64 positions" sh -c 'echo One? | script -qec "$1" /dev/null' sh \
+    "${chat[*]} --pipeline chain:2 --draft $scratch/brief --max-new-tokens 60"
+  # shellcheck disable=SC2016
   expect 0 'One question a line; /exit or Ctrl-D ends' sh -c 'script -qec "$1" /dev/null <"$2"' sh "${chat[*]}" "$scratch/lines"
   [ "$(grep -c 'chain:4@max-gram: [0-9]* tokens' "$scratch/out")" -eq 2 ] || { echo 'FAILED: a conversation of two questions'; failed=1; }
   expect 2 'batch goes with --prompts or --prompt' script -qec "${chat[*]} --batch 2" /dev/null
@@ -445,6 +482,9 @@ except OSError:  # the end, on Linux
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))' "$@"
   }
   short=("${race[@]}" --max-new-tokens 8 --pipeline chain:4@small)
+  # A long prompt shows how far it is read, on a terminal.
+  expect 0 '\[#*\.*\]  *[0-9]*%  .* left' on_terminal 90 env TERM=xterm "$generate" --models "$models" --threads 1 --pipeline autoregressive \
+    --prompt "$(printf 'def add(a, b): %.0s' $(seq 150))" --max-new-tokens 2
   expect 0 'plain decoding .* | .*chain:4@small' on_terminal 120 env TERM=xterm "${short[@]}"
   also 'measured one after the other, shown [0-9]* times slower'
   also 'tokens/s, 8 tokens in [0-9.]* s, done .* | .*tokens/s, 8 tokens in [0-9.]* s, done'

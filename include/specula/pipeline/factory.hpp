@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "specula/base/sampling_params.hpp"
+#include "specula/pipeline/drafter_names.hpp"
 #include "specula/pipeline/models.hpp"
 #include "specula/pipeline/old_texts.hpp"
 #include "specula/pipeline/run_time_pipeline.hpp"
@@ -205,6 +206,8 @@ inline PipelineFactory prepare_pipeline(std::string_view text) {
     return factory;
   }
   std::string message = "unknown pipeline " + detail::quoted(spec.text());
+  if (const std::string pipeline(detail::pipeline_of_drafter(spec.shape())); !pipeline.empty())
+    throw PipelineError(message + "; " + pipeline.substr(pipeline.find('@')) + " is a drafter: " + pipeline);
   const char* before = "; the nearest are ";
   for (const std::string& closest : nearest(spec.shape(), names, 3))
     message += std::exchange(before, ", ") + closest;

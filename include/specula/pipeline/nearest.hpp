@@ -27,11 +27,14 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// At most `most` of `names`, those nearest to `word` first; of equal distance in their own order. Names that
-/// begin with the word, or contain it, come before the others.
-inline std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names,
+/// At most `most` of `names`, those nearest to the word `asked` first; of equal distance in their own order.
+/// Names that begin with the word, or contain it, come before the others. The word's capitals count as small
+/// letters.
+inline std::vector<std::string> nearest(std::string_view asked, const std::vector<std::string>& names,
                                         std::size_t most) {
-  word = word.substr(0, 64);  // longer words are near no name
+  std::string word(asked.substr(0, 64));  // longer words are near no name
+  for (char& c : word)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& name : names) {
     const bool part = word.size() > 2 && name.find(word) != std::string::npos;
