@@ -42,8 +42,27 @@ printf 'Then `scripts/docs --loook` and `specula-compare --find-bloks FILE`.\n' 
 said+=('scripts/docs has no option --loook' 'specula-compare has no option --find-bloks')
 printf '```sh\nsudo nonsense\n```\n' >"$tree/docs/right.md"
 printf '%s\n' 'none' >"$tree/tools/train/README.md.new" && mv "$tree/tools/train/README.md.new" "$tree/tools/train/README.md"
+mkdir -p "$tree/scripts/stamps" && rm -f "$tree/scripts/stamps/commands" && printf 'x\nREADME.md\n' >"$tree/scripts/stamps/commands"
+said+=('stamps/commands is older than a page or an option')
 expect 1 "^[1-9][0-9]* commands, ${#said[@]} wrong$" env SPECULA_ROOT="$tree" python3 "$root/scripts/commands"
 for text in "${said[@]}"; do also "$text"; done
+
+# As written: a command that fails or warns leaves no stamp, and a page that changes makes it old.
+small=$scratch/small
+cp -r "$tree" "$small"
+rm "$small/docs/faults.md" "$small"/scripts/{demo,own_draft,stamps/commands}
+rm "$small/scripts/commands" && cp "$root/scripts/commands" "$small/scripts" && sed -i '/^Examples:/,/^"""/{/^  scripts/d}' "$small/scripts/commands"
+small_commands=(env SPECULA_ROOT="$small" python3 "$small/scripts/commands")
+printf '```sh\n%s\n```\n' './scripts/test' 'hf download nothing' 'cat YOURS.jsonl' 'false' 'echo "note: odd"' >"$small/README.md"
+expect 1 '^2 wrong$' "${small_commands[@]}" --run
+for text in 'README.md:4: left out, it downloads' 'README.md:7: left out, it needs YOURS.jsonl' 'README.md:10: exit status 1' 'README.md:13: warns: note: odd'; do also "$text"; done
+printf '```sh\n%s\n```\n' 'tty >/dev/null && read -r line && [ "$line" = /exit ]' >"$small/README.md"
+expect 0 '^wrote scripts/stamps/commands' "${small_commands[@]}" --run
+expect 1 '^README.md$' sh -c 'cat "$1"; exit 1' sh "$small/scripts/stamps/commands"
+printf '```sh\n%s\n```\n' 'echo one' >"$small/README.md"
+expect 1 'stamps/commands is older than a page or an option' "${small_commands[@]}"
+expect 0 '^wrote' "${small_commands[@]}" --run
+expect 0 '^0 commands, 0 wrong' "${small_commands[@]}"
 
 # What the two scripts run: the user's options, and none of their own beside them.
 cat >"$scratch/as.sh" <<'END'
