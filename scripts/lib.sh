@@ -58,6 +58,14 @@ pip_download() {
     "$@" -d "$into" -r "$into/requirements" </dev/null || die "pip cannot download $package"
 }
 
+# given NAMES WORD...: whether one of the words is one of these options.
+given() {
+  local names=" $1 " word
+  shift
+  for word in "$@"; do [[ $word != --* || $names != *" ${word%%=*} "* ]] || return 0; done
+  return 1
+}
+
 # usage: prints the comment at the head of the running script.
 usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }
 

@@ -48,8 +48,10 @@ inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
                  "Of all uniform draws: on one machine, the same seed gives the same text")
       ->check(whole_number())
       ->capture_default_str();
-  app.add_option("--threads", options.threads,
-                 "Threads of the target; 0: as many as the machine has, 16 at most. Measurements have 1")
+  app.add_option(
+         "--threads", options.threads,
+         "Threads of the target; 0: as many as the machine has, 16 at most, as where a text is shown; "
+         "measurements have 1 unless you say so")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   app.add_flag("--beyond-context", options.beyond_context,

@@ -210,6 +210,7 @@ int run(int argc, char** argv) {
     print_plan(work, dev.tokens.size(), test.tokens.size());
     return 0;
   }
+  if (app.count("--threads") == 0) std::cerr << threads_line(options.common.threads);
   ModelPack models(folders, sizes);
   const auto start = std::chrono::steady_clock::now();
   models.target();

@@ -142,6 +142,7 @@ int run(int argc, char** argv) {
       nullptr);
   const ModelFolders folders{models_root(options.common.models), options.common.target, {}};
   folders.check();
+  if (only_parses()) return 0;
   const std::string target = folders.target_folder().string();
   const Tokenizer tokenizer(target);
   const auto chats = chosen_chats({}, "auto", target, tokenizer);

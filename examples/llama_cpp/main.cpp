@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "comparison.hpp"
 #include "context.hpp"
 #include "conversation.hpp"
+#include "ctrl_c.hpp"
 #include "delaying_proxy.hpp"
 #include "draft_note.hpp"
 #include "figures.hpp"
@@ -203,6 +205,7 @@ class Generator {
       text += part;
       flush_output();
     };
+    const CtrlC ctrl_c;
     Decoded run = decode(*pipeline_, prompt,
                          {.max_new_tokens = settings_->max_new_tokens,
                           .stop = settings_->stop,
@@ -211,11 +214,14 @@ class Generator {
                                 ready += stream.put(token);
                                 return stream.stopped();
                               },
+                          .prefill = isatty(STDERR_FILENO) ? show_prefill : nullptr,
+                          .interrupted = [&] { return ctrl_c.pressed(); },
                           .seed = settings_->seed,
                           .sequence = static_cast<std::uint32_t>(number),
                           .keeps_prefix = keeps_prefix,
                           .goes_on_plainly = true},
                          [&](Tokens, std::size_t) { print(std::exchange(ready, {})); });
+    interrupted_ = run.interrupted;
     drafts_.add(run.draft_error);
     print(stream.flush());
     all_ += run.stats;
@@ -224,6 +230,8 @@ class Generator {
     return {std::move(run.tokens), std::move(text)};
   }
 
+  /// Whether Ctrl-C ended the last answer.
+  bool interrupted() const { return interrupted_; }
   /// Of the answer that failed, which counts as a text.
   void add_failed() { drafts_.add(pipeline_->draft_error()); }
   /// A line of what all answers took, and one of failed drafts.
@@ -245,10 +253,11 @@ class Generator {
   specula::Stats all_;
   std::size_t emitted_ = 0;
   DraftNote drafts_;
+  bool interrupted_ = false;
 };
 
 /// The answers to all prompts and their further turns. One that fails ends its prompt's turns alone. Returns
-/// the exit status: 1 if one has failed.
+/// the exit status: 1 if one has failed, 130 if Ctrl-C ended one, which is the last.
 int generate(Generator& generator, std::span<AskedPrompt> prompts) {
   const std::vector<std::size_t> numbers = first_numbers(prompts);
   int status = 0;
@@ -261,6 +270,10 @@ int generate(Generator& generator, std::span<AskedPrompt> prompts) {
         answered = false;
         const ChatAnswer answer = generator.answer(prompts[p].tokens, numbers[p] + turn, turn > 0);
         answered = true;
+        if (generator.interrupted()) {
+          std::cout << '\n' << std::flush;
+          return 128 + SIGINT;
+        }
         more = prompts[p].next(answer.tokens, answer.text);
         std::cout << (more ? "\n\n" : "");
       }
@@ -406,6 +419,11 @@ int run(int argc, char** argv) {
   if (!options.verbose) llama_log_set(log_problems, nullptr);
   ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();
+  const bool measures = compares || options.passes > 0;
+  if (app.count("--threads") == 0) {
+    if (!measures) options.decoding.threads = 0;
+    if (!only_parses()) std::cerr << threads_line(options.decoding.threads);
+  }
 
   auto names = pipeline_names(options);
   std::vector<std::string> drafts;
@@ -421,6 +439,7 @@ int run(int argc, char** argv) {
       if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
     }
   }
+  if (only_parses()) return 0;
   const std::size_t shown = names.size();
   if (compares)
     for (const auto& name : plain_names(names, drafts)) {
@@ -449,7 +468,7 @@ int run(int argc, char** argv) {
       chats = ChatSetting{std::move(*how), tokenizer.chat_vocabulary(), options.chat.system};
   const Style style = parse_style(options.style);
   if (chats) options.style = "chat";  // in the JSON
-  const bool generates = !compares && options.passes == 0;
+  const bool generates = !measures;
   const bool talks = chats && generates && !given && options.prompt_files.empty() && isatty(STDIN_FILENO);
   const std::int32_t trained_for = llama_model_n_ctx_train(models.target_file().get());
   const std::int32_t behind = options.passes > 0 ? options.passes : options.decoding.max_new_tokens;

@@ -451,6 +451,12 @@ printf '\n---\nshort\n' >>"$scratch/long.txt"
 expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run
 expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
 
+# A measurement has one thread unless it is told otherwise.
+one=("$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4)
+expect 0 '^1 thread; --threads takes another number' "${one[@]}" --pipelines chain:2
+expect 0 '^chain:2 ' "${one[@]}" --pipelines chain:2 --threads 2
+expect 1 '^0$' grep -c 'takes another number' "$scratch/out"
+
 # The race: coloured on request, and the median of several runs.
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
