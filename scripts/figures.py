@@ -75,23 +75,12 @@ def processor(data):
     return f"{data['run']['machine']['cpu']}, products of {'bfloat16' if data['inputs'] == 'bf16' else 'floats'}"
 
 
-def seconds(p):
-    """What a pipeline took for all prompts together, its time outside of the models included."""
-    return p["target_calls"] * (p["target_milliseconds_per_call"] + p["draft_milliseconds_per_round"]) / 1000 / (1 - p["overhead_share"])
-
-
-def in_time(plain, p):
-    """The time of plain decoding over that of a pipeline, for a token, of all prompts together."""
-    return seconds(plain) / plain["new_tokens"] * p["new_tokens"] / seconds(p)
-
-
 # What is said of a row, of which p is the pipeline.
 WHAT = {
     "label": lambda row, p: row.label,
     "data": lambda row, p: row.link(),
     "name": lambda row, p: f"`{p['name']}`",
     "speedup": lambda row, p: f"{p['speedup']:.2f}x",
-    "in time": lambda row, p: f"{in_time(row.data['pipelines'][0], p):.2f}x",
     "speedup [95%]": lambda row, p: with_interval(p, "speedup", "x"),
     **{name: lambda row, p, key=key: f"{p[key]:.2f}" for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
     **{f"{name} [95%]": lambda row, p, key=key: with_interval(p, key)
@@ -216,6 +205,8 @@ def source(file, page):
         text += f" Measured beside {run['beside']}."
     if data["left_out"]:
         text += f" Left out, because longer than the target's context: {data['left_out']}."
+    if run.get("absent"):
+        text += " Missing: " + "; ".join(run["absent"]) + "."
     if run.get("kept"):
         text += f" Kept from that run: {run['kept']}."
     return ["", text + runs.footnote(data)]

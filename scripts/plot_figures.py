@@ -3,7 +3,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, verified_by_flashinfer
-from figures import TITLES, by_formula, in_time, load, pipelines
+from figures import TITLES, by_formula, load, pipelines
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -135,14 +135,11 @@ def dots(title, labels, points, text=times, reference=1, colour=shade, limits=No
 
 @figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0")
 def public(*sets):
-    def speed(data, label):
-        return in_time(data["pipelines"][0], pipelines(data)[label])
-
-    labels = sorted(pipelines(sets[0]), key=lambda label: -sum(speed(data, label) for data in sets))
-    found = [[(speed(data, label), None, None) for label in labels] for data in sets]
+    labels = sorted(pipelines(sets[0]), key=lambda label: -sum(pipelines(data)[label]["speedup"] for data in sets))
+    found = [[bounds(pipelines(data)[label], "speedup") for label in labels] for data in sets]
     limits = span([point for points in found for point in points], 1)
-    return Plot("SmolLM2-135M-Instruct: speedup over plain decoding",
-                [f"Time of plain decoding (dashed line) over that of the pipeline, all prompts together, {temperature(sets[0])}; {', '.join(prompts_of(data) for data in sets)}", where(*sets)],
+    return Plot("SmolLM2-135M-Instruct: speedup, with 95% intervals",
+                [f"Over plain decoding (dashed line), wall clock, {temperature(sets[0])}; {', '.join(prompts_of(data) for data in sets)}", where(*sets)],
                 [dots(title, labels, points, "{:.2f}".format, limits=limits) for title, points in zip(("Chat", "Mathematics", "Code"), found)], columns=3, row=36)
 
 

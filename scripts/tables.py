@@ -72,23 +72,18 @@ def asd(page):
 
 
 def public_sets(t, section="public"):
-    """Kinds of requests to the files of a section of SmolLM2's runs at a temperature: those of one commit and one processor."""
+    """Kinds of requests to the files of a section of SmolLM2's runs at a temperature, of those that were measured."""
     titles = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
     files = {title: f"paper_{section}_{name}_t{t}" for name, title in titles.items()}
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
     if not found:
         raise Missing(f"paper_{section}")
-    runs_of = {title: load(file)["run"] for title, file in found.items()}
-    first = next(iter(runs_of.values()))
-    return {title: file for title, file in found.items() if all(runs_of[title][key] == first[key] for key in ("commit", "machine"))}
+    return found
 
 
-IN_TIME = " A speedup is the time of plain decoding over that of the pipeline, for all prompts of a kind together, per token."
-
-
-def public_source(sets, page, said=""):
+def public_source(sets, page):
     *lines, last = source(next(iter(sets.values())), page)
-    return lines + [last + said + " Prompts: " + ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items()) + "."]
+    return lines + [last + " Prompts: " + ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items()) + "."]
 
 
 @named(TABLES, "public: best")
@@ -96,11 +91,11 @@ def public_best(page):
     """For the front page."""
     sets = public_sets(0)
     file = next(iter(sets.values()))
-    out = [[f"`{Row(file, label).p['name']}`", what, *(Row(of, label)["in time"] for of in sets.values())]
+    out = [[f"`{Row(file, label).p['name']}`", what, *(Row(of, label)["speedup"] for of in sets.values())]
            for label, what in (
                ("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
                ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
-    return table(["pipeline", "draft", *sets], out) + public_source(sets, page, IN_TIME)
+    return table(["pipeline", "draft", *sets], out) + public_source(sets, page)
 
 
 @named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
@@ -111,9 +106,10 @@ def public(page, section, t):
     out = []
     for row in rows(first):
         there = [Row(file, row.label) for file in sets.values()]
-        out.append([row.label, row["name"], *(f"{x['in time']}, MAT {x['MAT']}" for x in there)])
-    out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values())])
-    return table(["speedup", "pipeline", *sets], out) + public_source(sets, page, IN_TIME)
+        mean = sum(x.p["speedup"] for x in there[:3]) / 3
+        out.append([row.label, row["name"], *(x["speedup [95%]"] for x in there), f"{mean:.2f}x"])
+    out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
+    return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + public_source(sets, page)
 
 
 @named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
@@ -199,12 +195,12 @@ def beside_others(page, isa, threads):
     ahead += [(f"plain decoding at {bits} bits", *([row for row in some if row["mode"] == "plain" and BITS[row["weights"]] == bits] for some in ahead[0][1:])) for bits in (8, 16)]
     said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" if best(its, of) else "-" for of in speeds) for what, ours, its in ahead if ours and its]
     flags = "; ".join(f"{engine.partition(',')[0]}: {how}" for engine, how in data["flags"].items() if engine.endswith(f", {isa}"))
-    failed = "; ".join(data["absent"])
+    missing = "; ".join(f"{row}: {why}" for row, why in data["absent"].items())
     return table(heads, out) + [
         "", *([f"The fastest of specula's engine over the fastest of the others, on {kinds[0]}/on the mean of the rest: {', '.join(said)}.", ""] if said else []),
         f"{len(shown[0]['prompts'])} prompts ({', '.join(kinds)}) of {sum(x['prompt_tokens'] for x in shown[0]['prompts'])} tokens, {data['new_tokens']} new tokens each, greedy, medians of "
         f"{data['repeat']} runs, {threads} thread{'s' * (threads > 1)}; decoding without the prompt's. {flags}. `{data['model']}`, commit {data['commit']}, {data['date']}, "
-        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + (f" Could not be run: {failed}." if failed else "") + runs.footnote(data)]
+        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + (f" Missing: {missing}." if missing else "") + runs.footnote(data)]
 
 
 def best(rows, of):

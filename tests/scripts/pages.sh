@@ -94,8 +94,6 @@ exec(sys.argv[2])
 file.write_text(json.dumps(x))
 END
 }
-set_in paper_public_chat_t0.json 'x["run"]["beside"] = "error: no such file"'
-refuses "shows an error message: " 'an error message in the note of a table'
 rm "$copy/docs/benchmarks/main_avx2.json"
 python3 "$root/scripts/pages" >/dev/null
 grep -q 'the best fixed chain, .*`chain:3@small`<.*>9.99x<.* |' "$copy/docs/choosing.md"  # what stands there is kept
