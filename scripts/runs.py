@@ -21,6 +21,12 @@ def run_of(data):
     return f"{about['commit']}, {str(about.get('date', ''))[:10]}"
 
 
+def measured_on(data):
+    """Commit and processor of a run."""
+    about = data["run"] if isinstance(data.get("run"), dict) else data.get("context") or data
+    return about.get("commit", "unknown"), f"{about.get('cpu') or about.get('machine', {}).get('cpu') or about.get('device', 'unknown processor')}"
+
+
 def axes(search):
     """Each brace of a search: the values, and whether it is a size (`chain:{2..8}@small`) and not an option (`fixed={1,2}`)."""
     found = []
