@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 
-NOT_RUNS = ("known.json", "reported.json", "cuda_goals.json", "cuda_h200_sources.json")  # typed, or hashes
+NOT_RUNS = ("known.json", "reported.json", "peers.json", "cuda_goals.json", "cuda_h200_sources.json")  # typed, or hashes
 AT_END = "picked at an end of its grid: "
 
 

@@ -103,8 +103,8 @@ def together(sets, label):
 def defined(data):
     """What "speedup" is in a table of `over_all`."""
     timed = "by_prompt" in data["pipelines"][0]
-    return ("Speedup: time per token of plain decoding over that of the pipeline, for all prompts of a column together" +
-            (" [95%: 10,000 resamplings of the prompts]." if timed else "; these runs kept no times of single prompts, so there are no intervals."))
+    return ("Speedup: plain decoding's time per token over the pipeline's, all prompts of a column together " +
+            ("[95%: 10,000 resamplings of the prompts]." if timed else "(no intervals: these runs kept no times of single prompts)."))
 
 
 @named(TABLES, "public: best")
@@ -245,6 +245,16 @@ def method(name):
                    + (", bfloat16 products" if data["inputs"] == "bf16" else ", products of floats"))
         out.append([f"here ({row.link()})", x["models"], setting, row.says(*x["figures"])])
     return table(["source", "models", "setting", "figures"], out)
+
+
+# ---- other projects, as peers.json lists them
+
+@named(TABLES, ("peers", False), ("peers: front page", True))
+def peers(page, front):
+    """What each project has; on the front page without links, and without the rows that matter less."""
+    data = load("peers")
+    shown = [[x["row"], *x["cells"]] for x in data["rows"] if x["front"] or not front]
+    return table(["", *data["columns"]], [[re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell) for cell in row] for row in shown] if front else shown)
 
 
 # ---- benchmarks of the CPU, and of compilers
@@ -487,10 +497,12 @@ def trained(name):
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
 
 
-@named(CLAIMS, ("several machines", "rpc_pack", "chain:4:exit=0@small", 20))
-def at_delay(file, name, one_way):
-    """A pipeline's speedup over links of this delay."""
-    return next(f"{p['speedup']:.2f}x" for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way for p in d["pipelines"] if p["name"] == name)
+@named(CLAIMS, ("several machines", "rpc_pack", 20))
+def at_delay(file, one_way):
+    """The fastest pipeline over links of this delay: its speedup, interval and name."""
+    at = next(d["pipelines"] for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way)
+    best = max(at, key=lambda p: p["speedup"])
+    return f"{with_interval(best, 'speedup', 'x')} (`{best['name']}`)"
 
 
 @named(CLAIMS, "h100 trees")
