@@ -186,7 +186,8 @@ def goals(page):
         then, now = (min(found[x["name"] + kind]["us"] for kind in ("", ", mma.sync", ", wgmma") if x["name"] + kind in found)
                      for found in (bars(x["program"], "cuda_h100_bars"), bars(x["program"])))
         rows.append([x["name"], us(then), f"{x['us']:g}", us(now), "met" if now <= x["us"] else f"{now / x['us']:.2f} times"])
-    return table(["work", "H100, 6058b4f: us", "goal us", "H200: us", "goal"], rows)
+    then, now = (load(run)["commit"] for run in ("cuda_h100_bars", "cuda_h200_bars"))
+    return table(["work", f"H100, {then}: us", "goal us", f"H200, {now}: us", "goal"], rows)
 
 
 def sources_of(header, text_of):

@@ -149,7 +149,7 @@ MAIN = {
     "draft model, cost-aware": "cost-aware:chain@small",
     "cascade": "cascade:limits={0,1,2,3,4}-{2,4,6,8,10}-{1,2,3,4}@base,small",
     "S2D": "chain:{4,6,8,10,12}:exits={0.7,0.9,2}-{0.5,0.7,0.9,2}@s2d",
-    "ASD": "adaptive-chain:{1,2,3,4}:end=paper:alike=2:every=2@layer-skip",
+    "every 2nd layer skipped": "adaptive-chain:{1,2,3,4}:end=paper:alike=2:every=2@layer-skip",
     "Max-Gram": "chain:{2,3,4,6,8,10}@max-gram",
 }
 

@@ -3,7 +3,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, verified_by_flashinfer
-from figures import TITLES, by_formula, load, pipelines
+from figures import TITLES, by_formula, load, over_all, pipelines
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -135,12 +135,16 @@ def dots(title, labels, points, text=times, reference=1, colour=shade, limits=No
 
 @figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0")
 def public(*sets):
-    labels = sorted(pipelines(sets[0]), key=lambda label: -sum(pipelines(data)[label]["speedup"] for data in sets))
-    found = [[bounds(pipelines(data)[label], "speedup") for label in labels] for data in sets]
-    limits = span([point for points in found for point in points], 1)
-    return Plot("SmolLM2-135M-Instruct: speedup, with 95% intervals",
-                [f"Over plain decoding (dashed line), wall clock, {temperature(sets[0])}; {', '.join(prompts_of(data) for data in sets)}", where(*sets)],
-                [dots(title, labels, points, "{:.2f}".format, limits=limits) for title, points in zip(("Chat", "Mathematics", "Code"), found)], columns=3, row=36)
+    titles = ("Chat", "Mathematics", "Code")
+    found = [{label: over_all([(data["pipelines"][0], p)]) for label, p in pipelines(data).items()} for data in sets]
+    labels = sorted(found[0], key=lambda label: -sum(points[label][0] for points in found))
+    limits = (0, 1.3 * max(point[2] or point[0] for points in found for point in points.values()))
+    timed = "by_prompt" in sets[0]["pipelines"][0]
+    return Plot("SmolLM2-135M-Instruct: speedup" + (", with 95% intervals" if timed else ""),
+                [f"Plain decoding's time per token (dashed line: 1x) over the pipeline's, all prompts of a kind together, {temperature(sets[0])}; "
+                 f"{', '.join(prompts_of(data) for data in sets)}", where(*sets)],
+                [Panel([Series("", [points[label] for label in labels], shade, text=times)], title, labels, bars=True, reference=1,
+                       limits=limits, ticks=ticks(0, 1, 2, form="{:g}x")) for title, points in zip(titles, found)], columns=3, row=34)
 
 
 # ---- by method, on the model pack's target

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 
-NOT_RUNS = ("known.json", "reported.json", "cuda_goals.json", "cuda_h200_sources.json")  # typed, or hashes
+NOT_RUNS = ("known.json", "reported.json", "peers.json", "cuda_goals.json", "cuda_h200_sources.json")  # typed, or hashes
 AT_END = "picked at an end of its grid: "
 
 
@@ -19,6 +19,12 @@ def run_of(data):
     if about.get("commit", "unknown") == "unknown":
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
     return f"{about['commit']}, {str(about.get('date', ''))[:10]}"
+
+
+def measured_on(data):
+    """Commit and processor of a run."""
+    about = data["run"] if isinstance(data.get("run"), dict) else data.get("context") or data
+    return about.get("commit", "unknown"), f"{about.get('cpu') or about.get('machine', {}).get('cpu') or about.get('device', 'unknown processor')}"
 
 
 def axes(search):

@@ -3,7 +3,7 @@ import os
 import re
 
 import runs
-from figures import TITLES, Missing, Row, by_formula, columns, folder, load, pipelines, root, rows, source, table, with_interval
+from figures import TITLES, Missing, Row, by_formula, columns, folder, load, over_all, pipelines, root, rows, source, speedup_over_all, table, with_interval
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -71,31 +71,55 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
+# Kinds of requests that the tables show. Not "summaries": those runs are of another commit, and no table mixes commits; nor "retrieval",
+# which was not measured.
+KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code"}
+
+
 def public_sets(t, section="public"):
     """Kinds of requests to the files of a section of SmolLM2's runs at a temperature, of those that were measured."""
-    titles = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
-    files = {title: f"paper_{section}_{name}_t{t}" for name, title in titles.items()}
+    files = {title: f"paper_{section}_{name}_t{t}" for name, title in KINDS.items()}
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
     if not found:
         raise Missing(f"paper_{section}")
     return found
 
 
+def prompts_in(sets):
+    return ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items())
+
+
 def public_source(sets, page):
     *lines, last = source(next(iter(sets.values())), page)
-    return lines + [last + " Prompts: " + ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items()) + "."]
+    return lines + [last + f" Prompts: {prompts_in(sets)}."]
+
+
+def together(sets, label):
+    """A row's speedup over the prompts of all these files."""
+    found = [Row(file, label) for file in sets.values()]
+    return speedup_over_all(*((row.plain, row.p) for row in found))
+
+
+def defined(data):
+    """What "speedup" is in a table of `over_all`."""
+    timed = "by_prompt" in data["pipelines"][0]
+    return ("Speedup: plain decoding's time per token over the pipeline's, all prompts of a column together " +
+            ("[95%: 10,000 resamplings of the prompts]." if timed else "(no intervals: these runs kept no times of single prompts)."))
 
 
 @named(TABLES, "public: best")
 def public_best(page):
     """For the front page."""
     sets = public_sets(0)
-    file = next(iter(sets.values()))
-    out = [[f"`{Row(file, label).p['name']}`", what, *(Row(of, label)["speedup"] for of in sets.values())]
+    data = load(next(iter(sets.values())))
+    out = [[f"`{Row(next(iter(sets.values())), label).p['name']}`", what, *(Row(of, label)["speedup over all"] for of in sets.values())]
            for label, what in (
-               ("plain draft or copies", "a small decoder over its embedding, 3 MB, or copies of the text"),
-               ("HASS or copies", "a head on its features, 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone"))]
-    return table(["pipeline", "draft", *sets], out) + public_source(sets, page)
+               ("plain draft or copies", "a draft model of 3 MB, or copies of earlier text"),
+               ("HASS or copies", "a HASS head of 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone: no draft model"))]
+    link = os.path.relpath(root / "docs/models.md", (root / page).parent)
+    return table(["pipeline", "drafts come from", *sets], out) + [
+        "", f"{defined(data)} {data['target'].partition('.')[0]} (GGUF, Q4_1), greedy, {data['max_new_tokens']} new tokens, prompts: {prompts_in(sets)}; "
+            f"{data['threads']} thread of an {data['run']['machine']['cpu']}, {data['run']['date']}. [Details and data]({link}#what-speculation-brings)."]
 
 
 @named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
@@ -103,13 +127,9 @@ def public(page, section, t):
     """A public model with its drafts, by kind of request."""
     sets = public_sets(t, section)
     first = next(iter(sets.values()))
-    out = []
-    for row in rows(first):
-        there = [Row(file, row.label) for file in sets.values()]
-        mean = sum(x.p["speedup"] for x in there[:3]) / 3
-        out.append([row.label, row["name"], *(x["speedup [95%]"] for x in there), f"{mean:.2f}x"])
+    out = [[row.label, row["name"], *(Row(file, row.label)["speedup over all"] for file in sets.values()), together(sets, row.label)] for row in rows(first)]
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
-    return table(["speedup", "pipeline", *sets, "mean of the first three"], out) + public_source(sets, page)
+    return table(["speedup", "pipeline", *sets, "all together"], out) + ["", defined(load(first))] + public_source(sets, page)
 
 
 @named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
@@ -144,11 +164,10 @@ def public_depths(page):
 @named(TABLES, "smollm2: speedups")
 def smollm2(page):
     """A public model by kind of request."""
-    shown = rows("paper_smollm2")
-    out = [[c["name"], *(f"{q['speedup']:.2f}x, {q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])]
-           for c in load("paper_smollm2")["categories"]]
-    out += [[f"**{what}**"] + [row[what] for row in shown] for what in ("speedup [95%]", "same text")]
-    return table(["speedup, MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + source("paper_smollm2", page)
+    shown, data = rows("paper_smollm2"), load("paper_smollm2")
+    out = [[c["name"], *(f"{q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])] for c in data["categories"]]
+    out += [[f"**{title}**"] + [row[what] for row in shown] for title, what in (("all: MAT [95%]", "MAT [95%]"), ("all: speedup", "speedup over all"), ("same text", "same text"))]
+    return table(["MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + ["", defined(data)] + source("paper_smollm2", page)
 
 
 @named(TABLES, "smollm2: memory")
@@ -177,9 +196,9 @@ def beside_others(page, isa, threads):
         raise Missing("public_model")
     kinds, out = list(dict.fromkeys(x["kind"] for x in shown[0]["prompts"])), []
     for row in shown:
-        speeds = {kind: [1e3 / x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}
-        row["speeds"] = [sum(x) / len(x) if x else 0 for x in speeds.values()]
-        row["rest"] = sum(row["speeds"][1:]) / len(kinds[1:]) if all(row["speeds"]) else 0  # 0: an engine failed on some prompt
+        times = {kind: [x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}  # ms per token; every text has as many tokens
+        row["speeds"] = [1e3 * len(x) / sum(x) if x else 0 for x in times.values()]
+        row["rest"] = 1e3 * len(kinds[1:]) / sum(sum(x) / len(x) for kind, x in times.items() if kind != kinds[0]) if all(row["speeds"]) else 0  # 0: no text of some prompt
         apart = row["total_variation"]
         same = "" if row["mode"] == "plain" else f"{sum(x['same'] for x in row['prompts'])} of {len(row['prompts'])}"
         plain = [f"{1e3 / x:.1f}" if x and row["mode"] == "plain" else "" for x in (row["speeds"][0], row["rest"])]
@@ -188,19 +207,21 @@ def beside_others(page, isa, threads):
     cells = [sum(x["prompt_tokens"] + x["new_tokens"] / 2 for x in some) / len(some)
              for some in ([x for x in shown[0]["prompts"] if (x["kind"] == kinds[0]) == first] for first in (True, False))]
     heads = ["engine", "weights", "how", *(f"ms per token after {n:.0f} cells" for n in cells), *(f"{kind}, tokens/s" for kind in kinds),
-             "mean of the last three", "same text", "total variation"]
-    others = [row for row in shown if "specula" not in row["engine"]]
+             "last three together", "same text", "total variation"]
+    # llama.cpp decodes plainly at its fastest flags: its own program has flash attention on, libllama driven from here has it off.
+    others = [row for row in shown if row["engine"] != "specula" and ("specula" not in row["engine"] or row["mode"] == "plain")]
     speeds = (lambda row: row["speeds"][0], lambda row: row["rest"])
     ahead = [("", [row for row in shown if row["engine"] == "specula"], others)]
     ahead += [(f"plain decoding at {bits} bits", *([row for row in some if row["mode"] == "plain" and BITS[row["weights"]] == bits] for some in ahead[0][1:])) for bits in (8, 16)]
     said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" if best(its, of) else "-" for of in speeds) for what, ours, its in ahead if ours and its]
     flags = "; ".join(f"{engine.partition(',')[0]}: {how}" for engine, how in data["flags"].items() if engine.endswith(f", {isa}"))
-    missing = "; ".join(f"{row}: {why}" for row, why in data["absent"].items())
+    empty = " Where a cell is empty, the engine gave no text, or the figure does not apply." if any(not all(row["speeds"]) for row in shown) else ""
     return table(heads, out) + [
-        "", *([f"The fastest of specula's engine over the fastest of the others, on {kinds[0]}/on the mean of the rest: {', '.join(said)}.", ""] if said else []),
+        "", *([f"The fastest of specula's engine over the fastest of the others, on {kinds[0]}/on the other three together: {', '.join(said)}. Plain decoding of llama.cpp is at its fastest: "
+                   "by its own program, with flash attention, or through libllama without. One prompt of each kind, so no interval.", ""] if said else []),
         f"{len(shown[0]['prompts'])} prompts ({', '.join(kinds)}) of {sum(x['prompt_tokens'] for x in shown[0]['prompts'])} tokens, {data['new_tokens']} new tokens each, greedy, medians of "
         f"{data['repeat']} runs, {threads} thread{'s' * (threads > 1)}; decoding without the prompt's. {flags}. `{data['model']}`, commit {data['commit']}, {data['date']}, "
-        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + (f" Missing: {missing}." if missing else "") + runs.footnote(data)]
+        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + empty + runs.footnote(data)]
 
 
 def best(rows, of):
@@ -224,6 +245,16 @@ def method(name):
                    + (", bfloat16 products" if data["inputs"] == "bf16" else ", products of floats"))
         out.append([f"here ({row.link()})", x["models"], setting, row.says(*x["figures"])])
     return table(["source", "models", "setting", "figures"], out)
+
+
+# ---- other projects, as peers.json lists them
+
+@named(TABLES, ("peers", False), ("peers: front page", True))
+def peers(page, front):
+    """What each project has; on the front page without links, and without the rows that matter less."""
+    data = load("peers")
+    shown = [[x["row"], *x["cells"]] for x in data["rows"] if x["front"] or not front]
+    return table(["", *data["columns"]], [[re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell) for cell in row] for row in shown] if front else shown)
 
 
 # ---- benchmarks of the CPU, and of compilers
@@ -466,10 +497,12 @@ def trained(name):
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
 
 
-@named(CLAIMS, ("several machines", "rpc_pack", "chain:4:exit=0@small", 20))
-def at_delay(file, name, one_way):
-    """A pipeline's speedup over links of this delay."""
-    return next(f"{p['speedup']:.2f}x" for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way for p in d["pipelines"] if p["name"] == name)
+@named(CLAIMS, ("several machines", "rpc_pack", 20))
+def at_delay(file, one_way):
+    """The fastest pipeline over links of this delay: its speedup, interval and name."""
+    at = next(d["pipelines"] for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way)
+    best = max(at, key=lambda p: p["speedup"])
+    return f"{with_interval(best, 'speedup', 'x')} (`{best['name']}`)"
 
 
 @named(CLAIMS, "h100 trees")

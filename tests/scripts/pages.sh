@@ -31,11 +31,11 @@ sed -i 's/"us_first": 44.5673317,/"us_first": 54.5673317,/' "$bars"
 notices 'a figure that changed'
 sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.82 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
-sed -i 's/ speedup | rag -->[0-9.]*x<!--/ speedup | rag -->9.99x<!--/' "$copy/README.md"
-notices 'a figure within a sentence of the README'
+sed -i 's/ speedup | rag -->[0-9.]*x<!--/ speedup | rag -->9.99x<!--/' "$copy/docs/benchmarks/README.md"
+notices 'a figure within a sentence'
 sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/models/{small,base,s2d}/MODEL_CARD.md
-notices 'a card that says another share of the target than the README'
-grep -q 'of which the target wrote 7 tenths' "$copy/README.md"
+notices 'a card that says another share of the target than the page'
+grep -q 'of which the target wrote 7 tenths' "$copy/docs/benchmarks/README.md"
 python3 - "$copy" <<'END'
 import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h200_sources.json")
@@ -69,7 +69,7 @@ END
 notices 'a figure of ours that changed'
 grep -q 'the best fixed chain, by a search .* 9.99x \[' "$copy/docs/methods.md"
 grep -q 'the best fixed chain, .*`chain:3@small`<.*>9.99x<.* |' "$copy/docs/choosing.md"
-sed -i -E 's/(\| ASD, [^|]*\| <!-- [^>]* -->)[0-9.]+x/\19.99x/' "$copy/docs/choosing.md"
+sed -i -E 's/(\| skipping layers [^|]*\| <!-- [^>]* -->)[0-9.]+x/\19.99x/' "$copy/docs/choosing.md"
 notices 'a figure typed into the decision table'
 python3 "$root/scripts/pages" --check  # all that was noticed was written
 
@@ -101,7 +101,7 @@ refuses "docs/choosing.md: 'main_avx2 / draft model, cost-aware / speedup' has n
 rm "$copy/docs/benchmarks/main_avx2.json"
 refuses "docs/methods.md: the table 'method: cost-aware' has no figures" 'a table without its figures'
 rm "$copy/docs/benchmarks/paper_spec_bench.json"
-refuses "README.md: 'paper_spec_bench | Max-Gram | speedup | rag' has no figures" 'a sentence without its figures'
+refuses "docs/benchmarks/README.md: 'paper_spec_bench | Max-Gram | speedup | rag' has no figures" 'a sentence without its figures'
 printf '\n<!-- table: paper_cape: shape = label | speedup -->\n<!-- end of table -->\n' >>"$copy/docs/llama_cpp.md" && rm "$copy/docs/benchmarks/paper_cape.json"
 refuses "docs/llama_cpp.md: the table 'paper_cape: shape = label | speedup' has no figures" 'an empty table'
 
@@ -128,6 +128,28 @@ set_in known.json 'del x["runs"]["paper_asd_t0.json"]'
 refuses 'paper_asd_t0.json: measured with changes to' 'a fault that is not listed'
 grep -q 'Known faults of this run: measured with changes to' "$copy/docs/asd.md"
 grep -q '^| \[paper_asd_t0.json\](paper_asd_t0.json) | measured with changes' "$copy/docs/benchmarks/README.md"
+
+# A table is of one commit and processor, and no note has a program's error text.
+set_in paper_mt_bench.json 'x["run"]["commit"] = "1234567"'
+refuses "docs/benchmarks/README.md: the table 'paper: by category' mixes commit 1234567 on " 'columns of several commits'
+set_in paper_public_humaneval_t0.json 'x["run"]["machine"]["cpu"] = "a Z80"'
+refuses "README.md: the table 'public: best' mixes commit " 'columns of several processors'
+set_in cuda_h200_bars.json 'x["commit"] = "1234567"'
+python3 "$root/scripts/pages" >/dev/null
+grep -q '| H200, 1234567: us |' "$copy/docs/cuda_performance.md"  # a column may say that it is of another commit
+set_in cuda_h200_bars.json 'x["commit"] = "7654321"'
+if python3 "$root/scripts/pages" --check | grep -q "the table 'goals' mixes"; then
+  echo 'error: refused although the heads name the commits'
+  exit 1
+fi
+rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
+set_in paper_cape.json 'x["run"]["beside"] = "a program that ended with -8"'
+refuses "has the text of an error in its note: ended with -8" 'an error in a note'
+set_in paper_cape.json 'x["run"]["beside"] = "no rest. Missing: a model"'
+refuses "docs/glide.md: the table 'paper_cape: " 'a note of what is missing'
+set_in paper_public_chat_t0.json 'x["run"]["absent"] = ["GLIDE (no model: the file is no GGUF file)"]'
+python3 "$root/scripts/pages" --check  # what could not be measured has no row, and no word in the note
+rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
 
 # "Within the noise" is said by an interval.
 echo 'Both are equally fast, within the noise of the machine.' >>"$copy/docs/hass.md"
@@ -160,6 +182,28 @@ for p in drafted:
     shown = next(row[column] for row in rows if row[2] == f"`{p['name']}`")
     c = p["draft_milliseconds_per_round"] / p["mean_proposed"] / plain["target_milliseconds_per_call"]
     assert abs(float(shown) - c) < 6e-4, (p["name"], shown, c)
+END
+
+# A speedup over all prompts is a ratio of times, each weighted by the tokens written. With the time of each prompt it has an interval.
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+from figures import over_all, speedup_over_all
+
+def row(prompts, timed):
+    tokens, seconds = (sum(x) for x in zip(*prompts))
+    sums = {"new_tokens": tokens, "target_calls": 10, "target_milliseconds_per_call": 1e3 * seconds / 10 * 0.6, "draft_milliseconds_per_round": 1e3 * seconds / 10 * 0.3,
+            "overhead_share": 0.1}
+    return sums | ({"by_prompt": prompts} if timed else {})
+
+plain, own = [[100, 2.0], [100, 2.0], [20, 0.4]], [[100, 1.0], [50, 1.0], [20, 0.1]]
+for timed in (False, True):
+    a, b = row(plain, timed), row(own, timed)
+    assert abs(over_all([(a, b)])[0] - (4.4 / 220) / (2.1 / 170)) < 1e-9  # the mean of the prompts' ratios would be 2.33
+    assert abs(over_all([(a, b), (a, row(own[:1], timed) | ({"by_prompt": own} if timed else {}))])[0] - (4.4 / 220) / ((2.1 if timed else 1.55) / (170 if timed else 135))) < 1e-9
+assert over_all([(row(plain, False), row(own, False))])[1:] == (None, None) and speedup_over_all((row(plain, False), row(own, False))) == "1.62x"
+value, low, high = over_all([(row(plain, True), row(own, True))])
+assert 1 <= low < value < high <= 4 and over_all([(row(plain, True), row(own, True))]) == (value, low, high)
+twice = [[n, 2 * s] for n, s in own]
+assert all(abs(x - 2) < 1e-9 for x in over_all([(row(twice, True), row(own, True))]))  # paired: the same prompts of both
 END
 
 # Which picks are at an end.
