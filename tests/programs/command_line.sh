@@ -106,7 +106,7 @@ for text in '"pipeline": "chain:3"' '"prompt_tokens": 8,' '"new_tokens": 9,' '"a
 done
 expect 0 '^9$' sh -c 'tr -d "\n " <"$1" | sed "s/.*\"tokens\":\[\([0-9,]*\)\].*/\1/" | tr , "\n" | grep -c "[0-9]"' sh "$scratch/old.json"
 expect 0 'chain:3: 4 tokens' "${generate_one[@]}" --max-new-tokens 4 --pipeline chain:3 --threads 1
-expect 1 '^0$' grep -c 'threads' "$scratch/out"
+never 'threads'
 if command -v python3 >/dev/null; then
   # Ctrl-C ends the text and the run, with the text's figures and the JSON.
   cat >"$scratch/interrupt.py" <<'END'
@@ -455,7 +455,7 @@ expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scr
 one=("$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4)
 expect 0 '^1 thread; --threads takes another number' "${one[@]}" --pipelines chain:2
 expect 0 '^chain:2 ' "${one[@]}" --pipelines chain:2 --threads 2
-expect 1 '^0$' grep -c 'takes another number' "$scratch/out"
+never 'takes another number'
 
 # The race: coloured on request, and the median of several runs.
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)

@@ -83,12 +83,12 @@ as_user=(env -u XDG_CACHE_HOME HOME="$tree/home" PATH="$scratch/bin:$PATH")
 demo=("${as_user[@]}" "$tree/scripts/demo")
 expect 0 'ran specula-generate: <--race> .*<--pipeline> <cost-aware:.*<--prompts> <examples/prompts/summaries.jsonl>$' "${demo[@]}" --model smollm2
 expect 0 'ran specula-generate: <--race> .*<--prompts> <examples/prompts/summaries.jsonl> <--pipeline> <chain:4@hass>$' "${demo[@]}" --model smollm2 --pipeline chain:4@hass
-expect 1 '^0$' grep -c 'cost-aware' "$scratch/out"
+never 'cost-aware'
 expect 0 '<--pipeline=chain:4@hass>$' "${demo[@]}" --model smollm2 --pipeline=chain:4@hass
-expect 1 '^0$' grep -c 'cost-aware' "$scratch/out"
+never 'cost-aware'
 for option in --prompt --prompts; do
   expect 0 "<--pipeline> <cost-aware:[^>]*> <$option> <x y>$" "${demo[@]}" --model smollm2 "$option" 'x y'
-  expect 1 '^0$' grep -c 'summaries' "$scratch/out"
+  never 'summaries'
 done
 expect 0 'ran specula-generate: <--race> <--models> <examples/models> <--threads> <2>$' "${demo[@]}" --threads 2
 expect 0 'ran specula-generate: <--help>$' "${demo[@]}" -- --help

@@ -23,3 +23,10 @@ also() {
   sed 's/^/  | /' "$scratch/out"
   failed=1
 }
+# never TEXT: requires that TEXT is not in the output of the last command.
+never() {
+  grep -q -- "$1" "$scratch/out" || return 0
+  printf 'FAILED: did not expect "%s"; it printed:\n' "$1"
+  sed 's/^/  | /' "$scratch/out"
+  failed=1
+}
