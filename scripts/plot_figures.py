@@ -116,8 +116,8 @@ def times(value):
 
 def span(points, *more):
     """Limits of an axis that shows all of these."""
-    low = min(*(p[1] if p[1] is not None else p[0] for p in points), *more)
-    high = max(*(p[2] if p[2] is not None else p[0] for p in points), *more)
+    low = min(*(min(p[0], p[0] if p[1] is None else p[1]) for p in points), *more)
+    high = max(*(max(p[0], p[0] if p[2] is None else p[2]) for p in points), *more)
     return low - 0.1 * (high - low), high + 0.1 * (high - low)
 
 
