@@ -20,8 +20,9 @@ bool read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSetti
   const auto shared = static_cast<std::size_t>(
       std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
   const auto stops = [&] { return settings.interrupted && settings.interrupted(); };
-  if (shared + kStep < prompt.size()) settings.prefill(0, prompt.size());
-  for (std::size_t done = (shared / kStep + 1) * kStep; done + 1 < prompt.size(); done += kStep) {
+  const std::size_t first = (shared / kStep + 1) * kStep;
+  if (first + 1 < prompt.size()) settings.prefill(0, prompt.size());
+  for (std::size_t done = first; done + 1 < prompt.size(); done += kStep) {
     pipeline.start(prompt.first(done + 1));
     settings.prefill(done, prompt.size());
     if (stops()) return false;

@@ -409,29 +409,53 @@ TEST_CASE("why a text ended: limit, stop token, stop string, full context") {
 TEST_CASE("a long prompt is read in parts only if progress is shown") {
   std::vector<std::string> log;
   Scripted pipeline("p", 1, log);
-  const std::vector<Token> prompt(2050, 3);
+  const std::vector<Token> prompt(258, 3);
   decode(pipeline, prompt, {.max_new_tokens = 1});
   CHECK(log.size() == 1);
   std::vector<std::size_t> shown;
   const auto note = [&](std::size_t done, std::size_t total) {
-    CHECK(total == 2050);
+    CHECK(total == 258);
     shown.push_back(done);
   };
   const Decoded run =
       decode(pipeline, prompt, {.max_new_tokens = 1, .prefill = note}, [&](Tokens, std::size_t) {
-        CHECK(shown == std::vector<std::size_t>{1024, 2048, 2050});  // before the text
+        CHECK(shown == std::vector<std::size_t>{0, 128, 256, 258});  // before the text
       });
-  CHECK(shown == std::vector<std::size_t>{1024, 2048, 2050});
+  CHECK(shown == std::vector<std::size_t>{0, 128, 256, 258});
   CHECK(log.size() == 4);
   CHECK(run.prefill_seconds == doctest::Approx(0.3));
-  CHECK(pipeline.text().size() == 2051);
+  CHECK(pipeline.text().size() == 259);
   shown.clear();
   decode(pipeline, prompt, {.max_new_tokens = 0, .prefill = note});
-  CHECK(shown.back() == 2050);
+  CHECK(shown.back() == 258);
   shown.clear();
-  decode(pipeline, Tokens(prompt).first(1025),
+  decode(pipeline, Tokens(prompt).first(129),
          {.max_new_tokens = 1, .prefill = [&](auto done, auto) { shown.push_back(done); }});
-  CHECK(shown == std::vector<std::size_t>{1025});
+  CHECK(shown == std::vector<std::size_t>{129});
+}
+
+TEST_CASE("an interrupted text ends after a part of its prompt or after a round") {
+  std::vector<std::string> log;
+  Scripted pipeline("p", 1, log);
+  const std::vector<Token> prompt(258, 3);
+  const auto now = [] { return true; };
+  std::vector<std::size_t> shown;
+  const Decoded early = decode(
+      pipeline, prompt,
+      {.max_new_tokens = 9, .prefill = [&](auto done, auto) { shown.push_back(done); }, .interrupted = now});
+  CHECK(early.interrupted);
+  CHECK(early.tokens.empty());
+  CHECK(early.ending == specula::FinishReason::cancelled);
+  CHECK(early.prompt_tokens == 258);
+  CHECK(shown == std::vector<std::size_t>{0, 128, 258});  // the bar ends
+  CHECK(log.size() == 1);
+  const Decoded later = decode(pipeline, prompt, {.max_new_tokens = 9, .interrupted = now});
+  CHECK(later.interrupted);
+  CHECK(!later.tokens.empty());
+  CHECK(later.tokens.size() < 9);
+  CHECK(later.ending == specula::FinishReason::cancelled);
+  CHECK_FALSE(
+      decode(pipeline, prompt, {.max_new_tokens = 1, .interrupted = now}).interrupted);  // was at its end
 }
 
 TEST_CASE("costs of drafts: from plain decoding if measured, else from their calls in the pipeline") {
