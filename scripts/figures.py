@@ -129,6 +129,7 @@ WHAT = {
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
     "prompts": lambda row, p: str(p["prompts"]),
     "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
+    "products": lambda row, p: "bfloat16" if row.data.get("inputs") == "bf16" else "floats",
     "processor": lambda row, p: processor(row.data),
     # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
     # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.
@@ -145,6 +146,7 @@ WHAT = {
     "layers per call": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.2f}",
     "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
     "by depth": lambda row, p: " ".join(f"{x:.2f}" if x is not None else "-" for x in p["acceptance_by_depth"][:5]),
+    "by confidence": lambda row, p: " ".join(f"{x['accepted'] / x['proposals']:.2f}" if x["proposals"] else "-" for x in p["acceptance_by_confidence"]),
     **{f"depth {n}": lambda row, p, n=n: f"{p['acceptance_by_depth'][n - 1]:.2f}" if len(p["acceptance_by_depth"]) >= n else "-" for n in range(1, 7)},
     **{f"SWI by {name}": lambda row, p, name=name: row.by_costs(name).split(" [")[0] for name in ("MS", "PW")},
     **{f"SWI by {name} [95%]": lambda row, p, name=name: row.by_costs(name) for name in ("MS", "PW")},

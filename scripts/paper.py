@@ -112,7 +112,6 @@ PUBLIC_TIMES = {
     "plain draft": "chain:3@plain",
     "plain draft, cost-aware": "cost-aware:chain:8@plain",
     "HASS, cost-aware": "cost-aware:chain:6@hass",
-    "GLIDE, cost-aware": "cost-aware:chain:6@glide",
     "Max-Gram, cost-aware": "cost-aware:chain:10@max-gram",
     "plain draft or copies": "cost-aware:chain:8@plain,max-gram",
     "HASS or copies": "cost-aware:chain:6@hass,max-gram",

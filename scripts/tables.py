@@ -505,6 +505,13 @@ def at_delay(file, one_way):
     return f"{with_interval(best, 'speedup', 'x')} (`{best['name']}`)"
 
 
+@named(CLAIMS, ("several machines: tree", "dynamic-tree:3:3:11@small"), ("several machines: chain of 8", "chain:8:exit=0@small"))
+def over_links(name):
+    """A pipeline's speedup over links of 20 ms each way."""
+    at = next(d["pipelines"] for d in load("rpc_pack")["delays"] if d["one_way_milliseconds"] == 20)
+    return with_interval(next(p for p in at if p["name"] == name), "speedup", "x")
+
+
 @named(CLAIMS, "h100 trees")
 def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")

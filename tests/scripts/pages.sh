@@ -184,6 +184,17 @@ for p in drafted:
     assert abs(float(shown) - c) < 6e-4, (p["name"], shown, c)
 END
 
+# Functions that the pages name in code spans are in the sources, or other people's.
+PYTHONDONTWRITEBYTECODE=1 python3 - "$root" <<'END'
+import pathlib, re, sys
+root = pathlib.Path(sys.argv[1])
+sources = [f for folder in ("include", "examples", "tools", "tests", "bench") for f in (root / folder).rglob("*") if f.suffix in (".hpp", ".cpp", ".cuh", ".cu")]
+known = set(re.findall(r"\w+", "\n".join(f.read_text() for f in sources))) | {"llama_set_adapters_lora", "__threadfence", "_plan"}
+wrong = [f"{page.relative_to(root)}: no function {name}()" for page in (root / "README.md", *sorted((root / "docs").rglob("*.md")))
+         for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)) for name in re.findall(r"(\w+)\(\)", span) if name not in known]
+sys.exit("\n".join(wrong) or None)
+END
+
 # A speedup over all prompts is a ratio of times, each weighted by the tokens written. With the time of each prompt it has an interval.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
 from figures import over_all, speedup_over_all

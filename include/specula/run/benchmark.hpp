@@ -40,7 +40,7 @@ struct PolicyFigures {
   std::string name;       ///< as given
   double mat = 0;         ///< mean acceptance length: emitted tokens per round, pooled over prompts
   double acceptance = 0;  ///< acceptance rate: accepted draft tokens over those under an accepted path; those
-                          ///< beyond the text's end count as rejected
+                          ///< beyond the text's end are not counted
   double microseconds_per_token = 0;  ///< pooled over prompts
   /// Of that: time outside the models, in shape, rule and sampling. Includes policies without usage().
   double own_microseconds_per_token = 0;
