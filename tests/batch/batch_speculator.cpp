@@ -315,6 +315,27 @@ TEST_CASE("prompts that begin alike are read once, and the texts are those alone
   }
 }
 
+TEST_CASE("of free slots that a text shares nothing with it takes the one whose last text is older") {
+  Models models(2);
+  BatchSpeculator batch(2, models.each(pipeline(RuleName::sampling, Chain<>{.length = 2})), models.draft,
+                        models.target);
+  std::vector<Token> text(20, 1);
+  const auto write = [&](const std::vector<Token>& prompt) {
+    batch.join({.prompt = prompt, .max_new_tokens = 2, .params = {.temperature = 0}});
+    std::vector<Token> tokens;
+    while (!batch.empty())
+      for (const TextResult& ended : batch.step()) tokens = ended.tokens;
+    return tokens;
+  };
+  write(std::vector<Token>(20, 0));
+  const std::vector<Token> written = write(text);
+  text.insert(text.end(), written.begin(), written.end());
+  write({2});
+  const std::int64_t before = models.target.ran;
+  write(text);
+  CHECK(models.target.ran - before <= 2);  // the newer text was still there
+}
+
 TEST_CASE("a prompt that goes on with a text of which a cascade's drafts hold tokens that were rejected") {
   using Draft = ModelDrafter<SlotOf<ToyBatch>>;
   constexpr std::int32_t kTexts = 2;
@@ -460,6 +481,33 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a text that fails in a round whose pass of the target fails too is returned, the others go on") {
+  const std::vector<TextRequest> all = requests(3, 0);
+  const std::vector<Text> want = alone(all, pipeline(RuleName::sampling, Chain<>{.length = 2}));
+  Models models(3);
+  int calls = 0;
+  BatchSpeculator batch(
+      3,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return Speculator{TreeVerifier{models.targets[s], Sampling{}}, ModelDrafter{models.drafts[s]},
+                          Throwing<std::logic_error>{&calls, 1, false}};
+      },
+      models.draft, models.target);
+  for (const TextRequest& request : all) batch.join(request);
+  models.target.throw_pass = 1;
+  CHECK_THROWS_WITH(batch.step(), "the pass failed");
+  CHECK(batch.running() == 2);
+  std::size_t ended = 0;
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) {
+      ++ended;
+      CHECK((text.failure != nullptr) == (text.id == 1));
+      if (text.id != 1) CHECK(text.tokens == want[static_cast<std::size_t>(text.id - 1)].tokens);
+    }
+  CHECK(ended == 3);
+}
+
 TEST_CASE("join, cancel at any step, and what is refused") {
   const auto make = pipeline(RuleName::sampling, Chain<>{.length = 2});
   const std::vector<TextRequest> all = requests(5, 0);
@@ -565,6 +613,25 @@ TEST_CASE(
     for (const TextResult& text : batch.step())
       CHECK(text.tokens == want[static_cast<std::size_t>(text.id - 1)].tokens);
   }
+}
+
+TEST_CASE("share() holds from the next step on, also for rounds that wait") {
+  Models models(2, 2);
+  BatchSpeculator batch(2, models.each(pipeline(RuleName::sampling, Chain<>{.length = 2})), models.draft,
+                        models.target);
+  for (const Token first : {0, 1})
+    batch.join({.prompt = std::vector<Token>(12, first), .max_new_tokens = 8, .params = {.temperature = 0}});
+  batch.step();  // reads a chunk
+  REQUIRE(models.draft.queued(0) > 0);
+  batch.share(BatchBudget(CostCurve({1, 2}), CostCurve({100})));  // no draft pays
+  std::size_t ended = 0;
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) {
+      ++ended;
+      CHECK(text.stats.proposed == 0);
+      CHECK(text.tokens.size() == 8);
+    }
+  CHECK(ended == 2);
 }
 
 TEST_CASE("a draft that waits for a model that the batch was not given fails its text, by name") {

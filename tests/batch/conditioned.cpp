@@ -197,3 +197,103 @@ TEST_CASE_TEMPLATE("with passes of the draft that fail, their tokens are those a
                    HeadInBatch) {
   play<Kind, ProposalKind::deterministic>(true);
 }
+
+namespace {
+
+/// A target whose texts hold at most `limit` tokens and nodes together.
+class SmallSeenBatch : public SeenBatch {
+ public:
+  using SeenBatch::SeenBatch;
+  ToyKeyValues key_values(std::int32_t slot) {
+    const SlotNodes queue{slot};
+    expect_room({&queue, 1});
+    return SeenBatch::key_values(slot);
+  }
+  LogitsView extend(std::span<const SlotNodes> nodes) {
+    expect_room(nodes);
+    return SeenBatch::extend(nodes);
+  }
+  std::int32_t limit = 1000;
+
+ private:
+  void expect_room(std::span<const SlotNodes> nodes) const {
+    std::int32_t held = 0;
+    for (std::int32_t s = 0; s < slots(); ++s) held += size(s) - queued(s);
+    for (const SlotNodes& own : nodes) held += queued(own.slot) + static_cast<std::int32_t>(own.tokens.size());
+    if (held > limit) throw NoRoom("no room for " + std::to_string(held));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a prompt that such a draft reads where there is no room: ended texts give up theirs, then it waits") {
+  using Batch = DraftBatch<ToyGlide>;
+  constexpr std::int32_t kSlots = 3;
+  SmallSeenBatch target(kSlots, 5, 3, 1000, 64);
+  Batch draft(kSlots, 5, 3, 1000, 64);
+  std::vector<SlotOf<SmallSeenBatch>> targets;
+  std::vector<SlotOf<Batch>> drafts;
+  for (std::int32_t i = 0; i < kSlots; ++i) targets.emplace_back(target, i), drafts.emplace_back(draft, i);
+  BatchSpeculator batch(
+      kSlots,
+      [&](std::int32_t slot) {
+        const auto s = static_cast<std::size_t>(slot);
+        return Speculator{TreeVerifier{targets[s], Sampling{}},
+                          Glide<SlotOf<Batch>, SlotOf<SmallSeenBatch>>{drafts[s], targets[s]},
+                          Chain<>{.length = 2}};
+      },
+      draft, target);
+  const auto join = [&](Token first, std::int32_t tokens) {
+    return batch.join({.prompt = std::vector<Token>(20, first),
+                       .max_new_tokens = tokens,
+                       .params = {.temperature = 0},
+                       .seed = 1});
+  };
+  const auto write = [&] {
+    std::vector<TextResult> all;
+    while (!batch.empty())
+      for (const TextResult& text : batch.step()) all.push_back(text);
+    return all;
+  };
+  join(1, 6), join(2, 20), join(3, 2), join(4, 6);
+  const auto want = write();  // with room for all
+  REQUIRE(want.size() == 4);
+  const auto expect_same = [&](const TextResult& have, std::size_t text) {
+    CHECK(!have.failure);
+    CHECK(have.stats.failed_drafts == 0);
+    for (const TextResult& one : want)
+      if (one.id == text) CHECK(have.tokens == one.tokens);
+  };
+
+  join(1, 6);
+  write();  // it stays in its slot
+  const TextId second = join(2, 20);
+  batch.step();
+  target.limit = 62;
+  const TextId third = join(3, 2);
+  batch.step();
+  CHECK(batch.queued() == 0);  // the ended one gave up its room
+  std::vector<TextResult> ended;
+  while (batch.running() == 2)
+    for (const TextResult& text : batch.step()) ended.push_back(text);
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].id == third);
+  expect_same(ended[0], 3);
+  target.limit = 45;
+  const TextId fourth = join(4, 6);
+  batch.step();
+  CHECK(batch.running() == 1);
+  CHECK(batch.queued() == 1);  // it waits for the end of the second
+  ended = write();
+  REQUIRE(ended.size() == 2);
+  CHECK(ended[0].id == second);
+  expect_same(ended[0], 2);
+  CHECK(ended[1].id == fourth);
+  expect_same(ended[1], 4);
+  target.limit = 15;
+  join(1, 2);
+  ended = write();  // it does not fit alone
+  REQUIRE(ended.size() == 1);
+  REQUIRE(ended[0].failure);
+  CHECK_THROWS_AS(std::rethrow_exception(ended[0].failure), NoRoom);
+}

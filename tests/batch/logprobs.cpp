@@ -93,6 +93,10 @@ TEST_CASE("a text that did not ask for them has none") {
   request.logprobs = LogprobOptions{};
   batch.join(request);
   request.logprobs.reset();
+  request.sink = [&](Tokens) {
+    CHECK(batch.logprobs(2).size() == 0);  // of the text before it in the slot
+    return true;
+  };
   batch.join(request);
   const auto texts = write_all(batch);
   CHECK(texts.at(1).logprobs.size() == 5);

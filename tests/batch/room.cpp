@@ -95,7 +95,10 @@ TEST_CASE("a text that is paused and resumed is the one without, bit for bit, un
 TEST_CASE("a paused text gives its slot and its pages back, and is counted, shown and cancelled") {
   Paged models(1, 100);
   BatchSpeculator batch(1, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
-  const TextRequest request{.prompt = {1, 2, 3, 4, 0, 1}, .max_new_tokens = 30, .params = {.temperature = 0}};
+  const TextRequest request{.prompt = {1, 2, 3, 4, 0, 1},
+                            .max_new_tokens = 30,
+                            .params = {.temperature = 0},
+                            .logprobs = LogprobOptions{}};
   const TextId first = batch.join(request), second = batch.join(request);
   batch.step();
   const Tokens text = batch.text(first);
@@ -122,6 +125,7 @@ TEST_CASE("a paused text gives its slot and its pages back, and is counted, show
   CHECK(ends[0].tokens == std::vector<Token>(before.begin() + 6, before.end()));
   CHECK(ends[0].reason == FinishReason::cancelled);
   CHECK(ends[0].stats.rounds == 1);
+  CHECK(ends[0].logprobs.size() == ends[0].tokens.size());
   CHECK(batch.paused() == 0);
 }
 
@@ -165,16 +169,19 @@ TEST_CASE("a sink may pause its text, which ends its round before") {
   CHECK(seen == tokens);
 }
 
-TEST_CASE("a text whose draft has failed goes on plainly after a pause") {
+TEST_CASE("a text whose draft has failed goes on plainly after every pause") {
   BatchModels<> models(1);
   BatchSpeculator batch(1, models.each(Rejection{}, Chain<Draw::sampled>{.length = 2}), models.draft,
                         models.target);
   const TextId id = batch.join({.prompt = {1, 2}, .max_new_tokens = 20, .params = {.temperature = 1}});
   models.draft.throw_pass = 3;
   batch.step(), batch.step();
-  REQUIRE(batch.pause(id));
-  REQUIRE(batch.resume(id));
   const std::int64_t before = models.draft.passes;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(batch.pause(id));
+    REQUIRE(batch.resume(id));
+    batch.step();
+  }
   while (!batch.empty())
     for (const TextResult& text : batch.step()) CHECK(text.stats.failed_drafts == 1);
   CHECK(models.draft.passes == before);
@@ -310,4 +317,129 @@ TEST_CASE("texts that joined later do not overtake one that has made room") {
   REQUIRE(order.size() == 4);
   CHECK(order[0] == 1);
   CHECK(batch.text(later).empty());
+}
+
+TEST_CASE("the queue: texts that made room come first, one for each end of another; nothing overtakes them") {
+  detail::WaitingTexts waiting;
+  const auto none = [](Tokens) { return false; }, all = [](Tokens) { return true; };
+  const auto next = [&](bool none_runs, const auto& waits) {
+    const detail::WaitingText* const text = waiting.next(none_runs, waits);
+    return text ? text->id : TextId{0};
+  };
+  waiting.join({.id = 4, .request = {.prompt = {4}}});
+  waiting.ended();  // before they made room
+  waiting.add_first().id = 3;
+  waiting.add_first().id = 2;
+  waiting.join({.id = 5, .request = {.prompt = {0}}});
+  CHECK(next(false, none) == 0);
+  CHECK(next(true, none) == 2);
+  waiting.ended();
+  CHECK(next(false, all) == 2);  // even if what it begins with is being read
+  CHECK(waiting.take().id == 2);
+  CHECK(next(false, none) == 0);
+  CHECK(waiting.pause(3));
+  CHECK(waiting.resume(3));
+  CHECK(next(false, none) == 3);  // on request, without an end
+  CHECK(waiting.take().id == 3);
+  // One that waits for what another reads lets the others go by.
+  CHECK(next(false, [](Tokens prompt) { return prompt[0] == 4; }) == 5);
+  CHECK(next(false, all) == 0);
+}
+
+TEST_CASE(
+    "a text that has made room stays out until another ends, or none is left, and goes before new ones") {
+  Paged models(3, 14);
+  BatchSpeculator batch(3, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  const TextRequest request{.prompt = {1, 2, 3, 4}, .max_new_tokens = 40, .params = {.temperature = 0}};
+  batch.join({.prompt = {2}, .max_new_tokens = 1});
+  batch.step();  // its end is before
+  for (int i = 0; i < 4; ++i) batch.join(request);
+  const TextId last = 5;
+  while (batch.running() == 0 || batch.running() == 3) REQUIRE(batch.step().empty());
+  std::int32_t running = batch.running();
+  while (batch.running() > 1) {
+    REQUIRE(batch.step().empty());
+    CHECK(batch.running() <= running);  // more make room, and none comes back
+    running = batch.running();
+  }
+  CHECK(batch.queued() == 3);
+  CHECK(batch.text(last).empty());
+  REQUIRE(batch.pause(2));
+  batch.step();
+  CHECK(batch.running() > 0);
+  CHECK(batch.text(last).empty());
+  batch.resume(2);
+  std::vector<TextId> order;
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) {
+      CHECK(!text.failure);
+      order.push_back(text.id);
+    }
+  CHECK(order.size() == 4);
+  CHECK(order.back() == last);
+}
+
+TEST_CASE("the youngest makes room by its number, also if an older one came back after it") {
+  Paged models(3, 20);
+  BatchSpeculator batch(3, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  std::vector<int> entered(4);
+  for (TextId id = 1; id <= 3; ++id) {
+    TextRequest request{.prompt = {1, 2, 3, 4}, .max_new_tokens = 35, .params = {.temperature = 0}};
+    request.enter = [&, id](std::int32_t slot) {
+      ++entered[id];
+      CHECK(models.target.size(slot) == 0);  // before the prompt
+    };
+    CHECK(batch.join(request) == id);
+  }
+  batch.step();
+  REQUIRE(batch.pause(1));
+  REQUIRE(batch.resume(1));
+  while (!batch.empty()) batch.step();
+  CHECK(models.target.refused > 0);
+  CHECK(entered == std::vector<int>{0, 2, 1, 2});  // once more after a pause, or after making room
+}
+
+TEST_CASE("a text that is paused while it makes room waits for resume()") {
+  Paged models(2, 14);
+  BatchSpeculator batch(2, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  TextRequest request{.prompt = {1, 2, 3, 4}, .max_new_tokens = 40, .params = {.temperature = 0}};
+  request.sink = [&](Tokens) {
+    if (models.target.refused == 1) CHECK(batch.pause(2));
+    return true;
+  };
+  batch.join(request);
+  request.sink = nullptr;
+  batch.join(request);
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) CHECK(text.id == 1);
+  CHECK(models.target.refused == 1);
+  CHECK(batch.paused() == 1);
+  CHECK(batch.text(2).size() > 4);
+}
+
+TEST_CASE("a text with a full context is not paused: it ends") {
+  BatchModels<> models(1);
+  BatchSpeculator batch(1, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  const TextId id = batch.join({.prompt = {1, 2}, .max_new_tokens = 200, .params = {.temperature = 0}});
+  while (batch.text(id).size() <= 64) REQUIRE(batch.step().empty());
+  CHECK(batch.pause(id));
+  CHECK(batch.paused() == 0);
+  const auto& ends = batch.step();
+  REQUIRE(ends.size() == 1);
+  CHECK(!ends[0].failure);
+  CHECK(ends[0].reason == FinishReason::context_full);
+  CHECK(ends[0].tokens.size() == 63);
+}
+
+TEST_CASE("a text that failed leaves nothing in its slot") {
+  BatchModels<> models(1);
+  BatchSpeculator batch(1, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  TextRequest request{.prompt = {1, 2}, .max_new_tokens = 5};
+  request.sink = [](Tokens) -> bool { throw std::runtime_error("no disk"); };
+  batch.join(request);
+  const auto& ends = batch.step();
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0].failure);
+  CHECK(models.target.size(0) == 0);
+  CHECK(models.draft.size(0) == 0);
 }

@@ -285,6 +285,38 @@ TEST_CASE("an engine's own pass may let prompts wait; one with another number of
   CHECK(pair.runs[0].text().size() > size);
 }
 
+TEST_CASE("texts of two drafts: the order of their passes, and who waits for one that fails") {
+  ToyBatch second(2, kSceneVocab, 5);
+  for (const bool fails : {false, true})
+    for (const bool turned : {false, true}) {
+      CAPTURE(fails);
+      CAPTURE(turned);
+      Pair pair;
+      SlotOf<ToyBatch> other(second, 1);
+      Pair::Own run{TreeVerifier{pair.targets[1], Sampling{}}, ModelDrafter{other}, Chain<>{.length = 2}};
+      run.start(std::vector<Token>{1, 1});
+      pair.texts[1].run = &run;
+      BatchSizes sizes = pair.sizes;
+      if (turned) sizes.drafts = {&second};  // the first draft is not named, so it comes after
+      BatchRounds<Pair::Own> rounds(sizes);
+      std::vector<const void*> order;
+      run_round(pair.both, rounds, [&](const MergedPass& wanted) {
+        order.push_back(wanted.model);
+        if (fails && wanted.model == &pair.draft) throw std::runtime_error("the pass failed");
+        return run_pass(wanted.model == &pair.target ? pair.target
+                        : wanted.model == &second    ? second
+                                                     : pair.draft,
+                        wanted);
+      });
+      REQUIRE(order.size() == (fails ? 4 : 5));
+      CHECK(order[0] == (turned ? &second : &pair.draft));
+      CHECK(order.back() == &pair.target);
+      CHECK(pair.runs[0].draft_error() == (fails ? "the pass failed" : ""));
+      CHECK(run.draft_error().empty());
+      for (const auto& text : pair.texts) CHECK(text.state == TextState::writing);
+    }
+}
+
 TEST_CASE("without its draft, a text's rounds are plain") {
   Pair pair;
   BatchRounds<Pair::Own> rounds(pair.sizes);
@@ -306,9 +338,11 @@ TEST_CASE("what is refused, before anything begins") {
   CHECK_THROWS_WITH_AS(BatchRounds<Pair::Own>({.texts = 256, .nodes = {.most = 1 << 23}}, BatchBudget()),
                        doctest::Contains("2147483648 nodes"), std::invalid_argument);
   BatchRounds<Pair::Own> rounds(pair.sizes);
+  pair.texts[0].limits.max_new_tokens = 0;  // it would end
   for (const TextState state : {TextState::ended, TextState::failed, TextState::paused}) {
     pair.texts[1].state = state;
     CHECK_THROWS_AS(run_round(pair.both, rounds, pair.pass()), std::logic_error);
+    CHECK(pair.texts[0].state == TextState::joined);
   }
   for (const auto& run : pair.runs) CHECK_FALSE(run.in_round());
 }

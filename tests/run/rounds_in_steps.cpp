@@ -84,7 +84,7 @@ TEST_CASE("give(), fail(), grant() and keep() answer what is asked, and nothing 
   Scene scene;
   auto& run = scene.run;
   const auto failure = std::make_exception_ptr(std::runtime_error("on purpose"));
-  const std::vector<std::uint8_t> kept(3, 1);
+  std::vector<std::uint8_t> kept(3, 1);
   const auto refuse_all = [&] {
     CHECK_THROWS_AS(run.give({}), std::logic_error);
     CHECK_THROWS_AS(run.fail(failure), std::logic_error);
@@ -94,10 +94,15 @@ TEST_CASE("give(), fail(), grant() and keep() answer what is asked, and nothing 
   refuse_all();
   run.begin(scene.rng);
   CHECK_THROWS_AS(run.grant(true), std::logic_error);
-  CHECK_THROWS_AS(run.keep(kept), std::logic_error);  // it waits for the draft
+  kept.resize(static_cast<std::size_t>(run.proposal().size()));
+  CHECK_THROWS_WITH(run.keep(kept),
+                    "Speculator::keep: the round does not wait for the target's pass");  // but the draft's
   while (!run.proposed()) run.give(scene.rows());
   CHECK_THROWS_AS(run.grant(true), std::logic_error);
+  REQUIRE(run.want()->tokens.size() == 3);
+  kept = {1, 1, 0};
   run.keep(kept);
+  CHECK(run.want()->tokens.size() == 2);
   scene.finish();
   refuse_all();
   run.end();

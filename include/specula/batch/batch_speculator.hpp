@@ -284,18 +284,34 @@ class BatchSpeculator {
     else
       settings.report_no_logprobs();
     const Tokens tokens = text.kept.empty() ? text.request.prompt : text.kept;
-    try {  // a draft may read its prompt now, with the target
-      text.run->start(tokens);
-    } catch (const NoRoom&) {
-      if (!forget_ended() && running_.size() > 1) return text.state = TextState::paused, void();
-      text.run->start(tokens);
-    }
+    if (!has_room(text, tokens)) return text.state = TextState::paused, void();
     std::apply([&](auto&... models) { (fork_into(text, models), ...); }, models_);
     if (text.request.logprobs)
       text.logprobs.reserve(
           static_cast<std::size_t>(std::min<std::int64_t>(
               text.request.max_new_tokens, std::int64_t{text.out.tokens} + text.run->room() + 1)),
           static_cast<std::size_t>(text.request.logprobs->top));
+  }
+  /// Prefill, with passes of a draft that reads the target's state. Where these find no room, ended texts
+  /// give up theirs, then this one, which goes on without its draft if it is alone: false if it is to pause.
+  bool has_room(Text& text, Tokens tokens) {
+    for (bool again = true; again;) {
+      text.run->reset_stats();
+      text.run->start(tokens);
+      if (!lacks_room(text.run->draft_failure())) return true;
+      again = forget_ended();
+    }
+    if (running_.size() == 1) return true;
+    text.run->reset_stats();  // its draft has not failed
+    return false;
+  }
+  static bool lacks_room(const std::exception_ptr& failure) try {
+    if (failure) std::rethrow_exception(failure);
+    return false;
+  } catch (const NoRoom&) {
+    return true;
+  } catch (...) {
+    return false;
   }
   Text& free_slot(Tokens tokens) {
     Text* best = nullptr;

@@ -80,9 +80,9 @@ class BatchRounds;
 /// youngest text that waits for one is `paused` (its run forgets all), and the pass is repeated; a text that
 /// is left alone fails with it, or goes on without its draft.
 ///
-/// **Throws.** std::invalid_argument for more texts or nodes than `rounds` was made for, and with a budget
-/// for a text whose target's passes are not merged (Speculator::batch()), since it learns from those;
-/// std::logic_error for a text that has ended. Nothing has begun then. **Cost.** Beside the passes O(texts,
+/// **Throws.** std::invalid_argument for more texts than `rounds` was made for, and with a budget for more
+/// nodes, or a text whose target's passes are not merged (Speculator::batch()), since it learns from those;
+/// std::logic_error for a text that has ended. Nothing has changed then. **Cost.** Beside the passes O(texts,
 /// nodes log nodes); no allocation in a steady round.
 template <class Run, class C, class Pass>
 void run_round(std::type_identity_t<std::span<BatchText<Run, C>* const>> texts, BatchRounds<Run, C>& rounds,
@@ -131,10 +131,10 @@ class BatchRounds {
     if (texts.size() > static_cast<std::size_t>(sizes_.texts))
       throw std::invalid_argument("run_round: " + std::to_string(texts.size()) +
                                   " texts, BatchSizes::texts is " + std::to_string(sizes_.texts));
+    for (const Text* text : texts) check(*text);
     texts_.clear(), ran_.clear(), prompts_ = 0;
     std::int32_t count = 0;  // that get rows of the target, as far as is known
     for (Text* text : texts) {
-      if (text->state > TextState::writing || (shared_ && !text->run->batch())) refuse(*text);
       text->fresh = {};
       if (!text->run->in_round() && has_ended(*text)) continue;
       texts_.push_back(text);
@@ -145,12 +145,17 @@ class BatchRounds {
     for (Text* text : texts_)
       if (!text->run->in_round()) guarded(*text, [&] { begin(*text); });
   }
-  [[noreturn]] static void refuse(const Text& text) {
+  void check(const Text& text) const {
     if (text.state > TextState::writing)
       throw std::logic_error("run_round: a text has ended, failed or was paused, and has no further rounds");
-    throw std::invalid_argument(
-        "run_round: a text's target runs its own passes, from which a budget in common learns nothing: it is no "
-        "slot of a model of many texts, or its verifier is a PathVerifier");
+    if (!shared_) return;
+    if (!text.run->batch())
+      throw std::invalid_argument(
+          "run_round: a text's target runs its own passes, from which a budget in common learns nothing: it "
+          "is no slot of a model of many texts, or its verifier is a PathVerifier");
+    if (const std::int32_t most = text.run->nodes().most; most > sizes_.nodes.most)
+      throw std::invalid_argument("run_round: a shape's proposals have up to " + std::to_string(most) +
+                                  " nodes, BatchSizes::nodes says " + std::to_string(sizes_.nodes.most));
   }
   static bool has_ended(Text& text) {
     const bool limit = text.out.tokens >= text.limits.max_new_tokens;

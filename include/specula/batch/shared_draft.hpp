@@ -70,10 +70,7 @@ class SharedDraft {
   /// times as long as a plain one. Throws std::invalid_argument unless max_stretch >= 1, and if all texts'
   /// nodes are more than an int32 counts.
   SharedDraft(BatchBudget budget, std::int32_t texts, NodeCounts nodes, double max_stretch)
-      : budget_(std::move(budget)),
-        max_stretch_(max_stretch),
-        most_nodes_(nodes.most),
-        work_(static_cast<std::size_t>(texts)) {
+      : budget_(std::move(budget)), max_stretch_(max_stretch), work_(static_cast<std::size_t>(texts)) {
     if (!(max_stretch >= 1))
       throw std::invalid_argument("BatchBudget: max_stretch is " + std::to_string(max_stretch) +
                                   ", must be at least 1");
@@ -108,10 +105,6 @@ class SharedDraft {
           price.chosen && chooses(text);  // one price for all: of tokens that stay, if any text's do
       price.catch_up = std::min(price.catch_up, work.catch_up);
       const NodeCounts nodes = text.run->nodes();
-      if (nodes.most > most_nodes_)
-        throw std::invalid_argument("run_round: a shape's proposals have up to " +
-                                    std::to_string(nodes.most) + " nodes, BatchSizes::nodes says " +
-                                    std::to_string(most_nodes_));
       least = std::min(least, std::max(2, nodes.least)), most = std::max(most, nodes.most);
     }
     price.most_lost = (max_stretch_ - 1) * budget_.target_costs()(price.texts);
@@ -254,7 +247,6 @@ class SharedDraft {
 
   BatchBudget budget_;
   double max_stretch_;
-  std::int32_t most_nodes_;
   std::optional<CurveCostModel> cost_model_;  // of the round
   bool drafts_ = false;                       // whether any text may draft in it
   BudgetRound round_;

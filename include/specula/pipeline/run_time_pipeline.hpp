@@ -80,7 +80,8 @@ class Pipeline {
   const Stats& stats() const { return record().stats(); }             ///< see RunRecord::stats()
   void reset_stats() { record().reset_stats(); }                      ///< see RunRecord::reset_stats()
   std::string draft_error() const { return record().draft_error(); }  ///< see RunRecord::draft_error()
-  RunRecord::InSink enter_sink() { return record().enter_sink(); }    ///< see RunRecord::enter_sink()
+  std::exception_ptr draft_failure() const { return record().draft_failure(); }  ///< see RunRecord
+  RunRecord::InSink enter_sink() { return record().enter_sink(); }  ///< see RunRecord::enter_sink()
 
   /// One entry per drafter, since the pipeline was created.
   virtual std::vector<DraftUsage> drafts() const = 0;

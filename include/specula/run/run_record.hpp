@@ -81,6 +81,9 @@ class RunRecord {
     }
   }
 
+  /// The exception itself; null if nothing ended drafting.
+  std::exception_ptr draft_failure() const { return failure_; }
+
   // ---- a round that waits: see Speculator::begin()
 
   /// Whether a round has begun that neither end() nor abandon() has ended.
