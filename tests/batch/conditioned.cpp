@@ -271,9 +271,8 @@ TEST_CASE("a prompt that such a draft reads where there is no room: ended texts 
   batch.step();
   target.limit = 62;
   const TextId third = join(3, 2);
-  batch.step();
+  std::vector<TextResult> ended = batch.step();
   CHECK(batch.queued() == 0);  // the ended one gave up its room
-  std::vector<TextResult> ended;
   while (batch.running() == 2)
     for (const TextResult& text : batch.step()) ended.push_back(text);
   REQUIRE(ended.size() == 1);

@@ -321,7 +321,8 @@ TEST_CASE("texts that joined later do not overtake one that has made room") {
 
 TEST_CASE("the queue: texts that made room come first, one for each end of another; nothing overtakes them") {
   detail::WaitingTexts waiting;
-  const auto none = [](Tokens) { return false; }, all = [](Tokens) { return true; };
+  const auto none = [](Tokens) { return false; };
+  const auto all = [](Tokens) { return true; };
   const auto next = [&](bool none_runs, const auto& waits) {
     const detail::WaitingText* const text = waiting.next(none_runs, waits);
     return text ? text->id : TextId{0};
