@@ -4,14 +4,7 @@
 # Every public function of these CUDA headers that returns a cudaError_t is called in an example, `/// @code` to
 # `/// @endcode`, of a docblock of the same header, and all examples compile. Compiler messages name the header and its line.
 set -eu
-output=$1
-shift
-command=
-while [ "$1" != -- ]; do
-  command="$command '$1'"
-  shift
-done
-shift
+. "${0%/*}/arguments.sh"
 
 {
   echo '#include "cuda_examples.hpp"'

@@ -4,14 +4,7 @@
 # The docblock of every shape, rule and drafter of these headers begins with its line of code, and all of them compile. Compiler
 # messages name the header and its line.
 set -eu
-output=$1
-shift
-command=
-while [ "$1" != -- ]; do
-  command="$command '$1'"
-  shift
-done
-shift
+. "${0%/*}/arguments.sh"
 
 {
   echo '#include "doc_examples.hpp"'

@@ -19,6 +19,7 @@
 #include "specula/batch/run_pass.hpp"
 #include "specula/batch/run_round.hpp"
 #include "specula/batch/shared_draft.hpp"
+#include "specula/batch/shared_prefix.hpp"
 #include "specula/batch/text_request.hpp"
 #include "specula/batch/waiting_texts.hpp"
 #include "specula/cost/batch_budget.hpp"
@@ -251,9 +252,10 @@ class BatchSpeculator {
   /// that ended last, may yet be gone on with. False if no text can.
   bool enter() {
     if (running_.size() == texts_.size()) return false;
-    const auto* next = waiting_.next(running_.empty(), [&](Tokens prompt) { return waits(prompt); });
+    const auto* next = waiting_.next(
+        running_.empty(), [&](Tokens prompt) { return detail::is_being_read(target(), texts_, prompt); });
     if (!next) return false;
-    Text& text = free_slot(next->tokens());
+    Text& text = detail::free_slot(texts_, next->tokens());
     detail::WaitingText own = waiting_.take();
     text.id = text.last = own.id;
     text.request = std::move(own.request);
@@ -285,7 +287,11 @@ class BatchSpeculator {
       settings.report_no_logprobs();
     const Tokens tokens = text.kept.empty() ? text.request.prompt : text.kept;
     if (!has_room(text, tokens)) return text.state = TextState::paused, void();
-    std::apply([&](auto&... models) { (fork_into(text, models), ...); }, models_);
+    const auto copy = [&](auto& model) {
+      const bool drafts = static_cast<const void*>(&model) != &target();
+      detail::copy_prefix(model, drafts, text, texts_);
+    };
+    std::apply([&](auto&... models) { (copy(models), ...); }, models_);
     if (text.request.logprobs)
       text.logprobs.reserve(
           static_cast<std::size_t>(std::min<std::int64_t>(
@@ -312,54 +318,6 @@ class BatchSpeculator {
     return true;
   } catch (...) {
     return false;
-  }
-  Text& free_slot(Tokens tokens) {
-    Text* best = nullptr;
-    std::pair<std::int32_t, TextId> least;
-    for (auto& text : texts_) {
-      if (text->id) continue;
-      const std::pair own(common(tokens, text->run->text()), text->last);
-      if (!best || own < least) best = text.get(), least = own;
-    }
-    return *best;
-  }
-  /// Tokens that two texts begin with.
-  static std::int32_t common(Tokens a, Tokens b) {
-    return static_cast<std::int32_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-  }
-  template <class M>
-  static std::int32_t computed(const M& model, std::int32_t slot) {
-    return model.size(slot) - model.queued(slot);
-  }
-  /// Whether more than a chunk of the prompt is about to be read for another text.
-  bool waits(Tokens prompt) {
-    if constexpr (ForksTexts<std::remove_reference_t<decltype(target())>>)
-      for (const auto& other : texts_)
-        if (other->id && target().queued(other->slot) > target().chunk() &&
-            common(prompt, other->run->text()) > computed(target(), other->slot) + target().chunk())
-          return true;
-    return false;
-  }
-  /// Copies what the model has computed for another text that begins alike. A draft may hold tokens that it
-  /// drafted where that text has others by now, but not in its prompt.
-  template <class M>
-  void fork_into([[maybe_unused]] Text& text, [[maybe_unused]] M& model) {
-    if constexpr (ForksTexts<M>) {
-      std::int32_t most = computed(model, text.slot), from = -1;
-      for (const auto& other : texts_) {
-        if (other.get() == &text) continue;
-        std::int32_t tokens = std::min({common(text.run->text(), other->run->text()),
-                                        computed(model, other->slot), model.size(text.slot)});
-        if (static_cast<const void*>(&model) != &target())
-          tokens = std::min(tokens, static_cast<std::int32_t>(other->request.prompt.size()) - 1);
-        if (tokens > most) most = tokens, from = other->slot;
-      }
-      if (from < 0) return;
-      try {
-        model.fork(from, text.slot, most);
-      } catch (const NoRoom&) {  // it is read instead
-      }
-    }
   }
 
   /// After a round: texts that have ended, failed or paused give up their slots.

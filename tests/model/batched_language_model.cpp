@@ -1,0 +1,54 @@
+// Models of many texts, and what they may have besides, by concept.
+#include <specula/model/batched_language_model.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "toy_batch.hpp"
+
+using namespace specula;
+using specula_test::ToyBatch;
+using specula_test::ToyModel;
+
+namespace {
+
+static_assert(BatchedLanguageModel<ToyBatch> && BatchInvariant<ToyBatch>);
+static_assert(CountsSlotChanges<ToyBatch> && TimesSlots<ToyBatch>);
+static_assert(!BatchedLanguageModel<ToyModel>);  // of one text
+static_assert(!ExposesSlotKeyValues<ToyBatch> && !ExposesSlotFeatures<ToyBatch> &&
+              !ConditionsSlots<ToyBatch>);
+
+struct Varies : ToyBatch {
+  using ToyBatch::ToyBatch;
+  static constexpr bool kBatchInvariant = false;
+};
+static_assert(BatchedLanguageModel<Varies> && !BatchInvariant<Varies>);
+
+struct CountsAll : ToyBatch {
+  using ToyBatch::ToyBatch;
+  std::uint64_t change_count() const { return 0; }  // not of each slot
+};
+static_assert(BatchedLanguageModel<CountsAll> && !CountsSlotChanges<CountsAll>);
+
+struct CopiesBack : ToyBatch {
+  using ToyBatch::ToyBatch;
+  bool fork(std::int32_t, std::int32_t, std::int32_t) { return true; }
+};
+static_assert(BatchedLanguageModel<CopiesBack> && !ForksTexts<CopiesBack>);
+
+struct WithoutChunk : ToyBatch {
+  using ToyBatch::ToyBatch;
+  void chunk() const {}
+};
+static_assert(!BatchedLanguageModel<WithoutChunk>);
+
+}  // namespace
+
+TEST_CASE("NoRoom is told from other errors of a pass, and says why") {
+  const auto says = [] { throw NoRoom("3 of 2 pages"); };
+  CHECK_THROWS_WITH_AS(says(), "3 of 2 pages", NoRoom);
+  CHECK_THROWS_AS(says(), std::runtime_error);
+}
