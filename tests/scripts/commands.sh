@@ -44,8 +44,16 @@ printf '```sh\nsudo nonsense\n```\n' >"$tree/docs/right.md"
 printf '%s\n' 'none' >"$tree/tools/train/README.md.new" && mv "$tree/tools/train/README.md.new" "$tree/tools/train/README.md"
 mkdir -p "$tree/scripts/stamps" && rm -f "$tree/scripts/stamps/commands" && printf 'x\nREADME.md\n' >"$tree/scripts/stamps/commands"
 said+=('stamps/commands is older than a page or an option')
+mkdir -p "$tree/build/train"  # a trainer that was built is not run: it would train
+printf '#!/bin/sh\ntouch "%s"\n' "$scratch/trained" >"$tree/build/train/specula-train"
+chmod +x "$tree/build/train/specula-train"
 expect 1 "^[1-9][0-9]* commands, ${#said[@]} wrong$" env SPECULA_ROOT="$tree" python3 "$root/scripts/commands"
 for text in "${said[@]}"; do also "$text"; done
+if [ -e "$scratch/trained" ]; then
+  echo 'FAILED: the trainer was run'
+  failed=1
+fi
+rm -r "$tree/build/train"
 
 # As written: a command that fails or warns leaves no stamp, and a page that changes makes it old.
 small=$scratch/small
