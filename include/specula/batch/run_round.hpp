@@ -131,7 +131,7 @@ class BatchRounds {
     if (texts.size() > static_cast<std::size_t>(sizes_.texts))
       throw std::invalid_argument("run_round: " + std::to_string(texts.size()) +
                                   " texts, BatchSizes::texts is " + std::to_string(sizes_.texts));
-    for (const Text* text : texts) check(*text);
+    for (const Text* text : texts) refuse_ended(*text);
     texts_.clear(), ran_.clear(), prompts_ = 0;
     std::int32_t count = 0;  // that get rows of the target, as far as is known
     for (Text* text : texts) {
@@ -145,7 +145,7 @@ class BatchRounds {
     for (Text* text : texts_)
       if (!text->run->in_round()) guarded(*text, [&] { begin(*text); });
   }
-  void check(const Text& text) const {
+  void refuse_ended(const Text& text) const {
     if (text.state > TextState::writing)
       throw std::logic_error("run_round: a text has ended, failed or was paused, and has no further rounds");
     if (!shared_) return;
