@@ -31,17 +31,16 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 /// begin with the word, or contain it, come before the others.
 inline std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names,
                                         std::size_t most) {
-  word = word.substr(0, 64);  // longer words are near no name
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& name : names) {
-    const bool part = word.size() > 2 && name.find(word) != std::string::npos;
-    ranked.emplace_back(part ? 0 : edit_distance(word, name), name);
+  word = word.substr(0, 64);                                // longer words are near no name
+  std::vector<std::pair<std::size_t, std::size_t>> ranked;  // distance, index
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool part = word.size() > 2 && names[i].find(word) != std::string::npos;
+    ranked.emplace_back(part ? 0 : edit_distance(word, names[i]), i);
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(ranked.begin(), ranked.end());
   ranked.resize(std::min(ranked.size(), most));
   std::vector<std::string> out;
-  for (auto& [distance, name] : ranked) out.push_back(std::move(name));
+  for (const auto& [distance, i] : ranked) out.push_back(names[i]);
   return out;
 }
 
