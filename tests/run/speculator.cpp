@@ -1117,7 +1117,9 @@ void disturbed(Target& target, Draft& draft, const ToyModel& twin, const char* c
   CHECK(list(run.text().first(40)) == plainly(twin, kPrompt, 40, 5));
 }
 
-constexpr const char* kUsed = "was called since the last round: by another Speculator over the same model";
+constexpr const char* kUsed =
+    "Either the model's truncate() or commit() leaves a wrong size(), or it was called since the last round: "
+    "by another Speculator over the same model";
 
 }  // namespace
 

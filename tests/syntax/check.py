@@ -58,7 +58,7 @@ every.write_text("#include <CLI/CLI.hpp>\n" +
 cuda.write_text(headers("cuh"))
 parsed = work / "headers.pch"
 check([w for w in flags if w != "-fsyntax-only"] +
-      ["-Wsign-conversion", "-fpch-instantiate-templates", "-x", "c++-header", "-o", str(parsed)], every)
+      ["-Wsign-conversion", "-Wold-style-cast", "-fpch-instantiate-templates", "-x", "c++-header", "-o", str(parsed)], every)
 check([("-std=c++17" if w.startswith("-std=") else w) for w in flags], cuda)
 for command in commands:
     check(words_of(command) + ["-include-pch", str(parsed)], command["file"], command["directory"])
