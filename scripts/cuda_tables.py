@@ -208,6 +208,7 @@ def here(path):
 
 
 def digest(text):
+    text = re.sub(r"^// SPDX-[^\n]*\n", "", text)  # the line of the licence came later
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -66,8 +66,8 @@ given() {
   return 1
 }
 
-# usage: prints the comment at the head of the running script.
-usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }
+# usage: prints the comment at the head of the running script, without the line of the licence.
+usage() { sed -n '2,/^[^#]/{/SPDX/d;/^#/s/^# \{0,1\}//p}' "$0"; }
 
 # options NAMES WORDS WORD...: the command line of a script. Its options are the variables NAMES: one that is `false` is a flag, others
 # take a value. Other words go to the array WORDS; with '' there must be none. A wrong one prints the usage, with exit code 2.

@@ -27,8 +27,9 @@ std::vector<std::pair<std::int32_t, double>> best_tokens(const BFloat16* row, in
     z += std::exp(as_double(row[x]) - top);
     if (as_double(row[x]) > -std::numeric_limits<double>::infinity()) order.push_back(x);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return as_double(row[a]) > as_double(row[b]); });
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return as_double(row[a]) != as_double(row[b]) ? as_double(row[a]) > as_double(row[b]) : a < b;
+  });
   std::vector<std::pair<std::int32_t, double>> out;
   for (int i = 0; i < k && i < static_cast<int>(order.size()); ++i) {
     const std::int32_t x = order[static_cast<std::size_t>(i)];
@@ -41,8 +42,9 @@ std::vector<int> likeliest(const std::vector<DraftToken>& pool, int from, int to
   std::vector<int> out;
   for (int i = from; i < to; ++i)
     if (pool[static_cast<std::size_t>(i)].reach >= 0) out.push_back(i);
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) {
-    return pool[static_cast<std::size_t>(a)].reach > pool[static_cast<std::size_t>(b)].reach;
+  std::sort(out.begin(), out.end(), [&](int a, int b) {
+    const double x = pool[static_cast<std::size_t>(a)].reach, y = pool[static_cast<std::size_t>(b)].reach;
+    return x != y ? x > y : a < b;
   });
   out.resize(std::min(out.size(), static_cast<std::size_t>(std::max(0, most))));
   std::sort(out.begin(), out.end());
@@ -347,8 +349,9 @@ void check_selection(const Options& options, const Stream& stream, Json& json, R
     std::vector<std::int32_t> order;
     for (std::int32_t i = 0; i < nodes; ++i)
       if (!roots[static_cast<std::size_t>(i)]) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return reach[static_cast<std::size_t>(a)] > reach[static_cast<std::size_t>(b)];
+    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      const double x = reach[static_cast<std::size_t>(a)], y = reach[static_cast<std::size_t>(b)];
+      return x != y ? x > y : a < b;
     });
     order.resize(std::min(order.size(), static_cast<std::size_t>(budget)));
     std::vector<std::int32_t> row(token.size(), -1), want_begin, want_token, want_parent;

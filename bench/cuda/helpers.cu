@@ -278,7 +278,8 @@ void check_distillation(const Options& options, const Device& device, const Stre
         p_sum += p[x] = std::exp(as_double(p_rows[first + x])),
                  q_sum += q[x] = std::exp(as_double(q_rows[first + x]));
       }
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+      std::sort(order.begin(), order.end(),
+                [&](std::size_t a, std::size_t b) { return p[a] != p[b] ? p[a] > p[b] : a < b; });
       std::vector<char> best(v, 0);
       for (std::size_t i = 0; i < std::min(v, static_cast<std::size_t>(loss.k)); ++i) best[order[i]] = 1;
       double entropy = 0, part = 0, mass = 0, difference = 0, size = 0;

@@ -1,5 +1,5 @@
 # Doxygen's input filter (docs/site/Doxyfile): what the headers need not say for Doxygen's sake. Keeps the line numbers.
-# - The comment on the first lines of a header is that file's documentation.
+# - The comment on the first lines of a header, after that of the licence, is that file's documentation.
 # - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.
 # - A concept's definition with its comments, which Doxygen drops, is part of its documentation.
 # - Indented lines after an empty one are code or a formula: Markdown wants them further in.
@@ -7,7 +7,8 @@
 #   once, and is listed if no test has its name.
 # - A docblock that begins with its line of code has its first sentence, as lists have, and that on top of its page.
 # - Shapes, rules and drafters say **Draws.**, **Cost.**, **Throws.**, **Source.**, in this order: each begins a paragraph.
-FNR == 1 && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
+FNR == 1 { first = 1 + /SPDX-License-Identifier/ }
+FNR == first && /^\/\/ / { file = FILENAME; sub(/^.*\/include\//, "", file); sub(/^\/\//, "/// @file " file " @brief"); head = 1; print; next }
 head && /^\/\// { sub(/^\/\//, "///") }
 /^[^\/]/ { head = 0 }
 

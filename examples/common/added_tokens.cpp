@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "text_pattern.hpp"
@@ -96,8 +97,9 @@ AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Toke
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, bool special) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_,
                 [&](const AddedToken& added) { return (added.special && !special) || added.text.empty(); });
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const auto& a, const auto& b) { return a.text < b.text; });
+  std::sort(tokens_.begin(), tokens_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.text, a.token) < std::tie(b.text, b.token);
+  });
 }
 
 const AddedToken* AddedTokens::at(std::string_view rest) const {

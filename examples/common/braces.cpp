@@ -1,12 +1,12 @@
 #include "braces.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <system_error>
 #include <utility>
+
+#include <specula/base/read_number.hpp>
 
 #include "errors.hpp"
 
@@ -37,8 +37,7 @@ std::vector<std::string_view> split_outside(std::string_view text, std::string_v
 
 std::optional<std::int32_t> number(std::string_view text) {
   std::int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!specula::detail::read_number(text, value)) return std::nullopt;
   return value;
 }
 

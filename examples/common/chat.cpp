@@ -1,10 +1,11 @@
 #include "chat.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <stdexcept>
 #include <utility>
+
+#include <specula/base/read_number.hpp>
 
 namespace specula_examples {
 namespace {
@@ -111,10 +112,9 @@ std::vector<Token> Chat::encode(std::string_view rendered) const {
     if (rendered.empty()) break;
     rendered.remove_prefix(kOpen.size());
     Token control = specula::kNoToken;
-    const auto [end, error] = std::from_chars(rendered.data(), rendered.data() + rendered.size(), control);
-    const auto digits = static_cast<std::size_t>(end - rendered.data());
-    if (error != std::errc() || !is_control_.contains(control) ||
-        !rendered.substr(digits).starts_with(kClose))
+    const std::size_t digits = std::min(rendered.find(kClose), rendered.size());
+    if (digits == rendered.size() || !specula::detail::read_number(rendered.substr(0, digits), control) ||
+        !is_control_.contains(control))
       throw std::runtime_error("the chat template cuts a message apart inside the name of a control token");
     append(out, encode_literal(control));
     rendered.remove_prefix(digits + kClose.size());

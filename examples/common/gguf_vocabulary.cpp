@@ -124,8 +124,9 @@ bool is_control(const GgufVocabulary& vocabulary, std::size_t token) {
 std::vector<std::size_t> by_score(const GgufVocabulary& vocabulary) {
   std::vector<std::size_t> order(vocabulary.tokens.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return vocabulary.scores[a] > vocabulary.scores[b]; });
+  std::sort(order.begin(), order.end(), [&scores = vocabulary.scores](std::size_t a, std::size_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  });
   return order;
 }
 

@@ -1,17 +1,16 @@
 // Options that the programs share, on the command line.
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <specula/version.hpp>
 
+#include <specula/base/read_number.hpp>
 #include <specula/pipeline/nearest.hpp>
 #include "decoding_options.hpp"
 #include "errors.hpp"
@@ -24,8 +23,7 @@ inline CLI::Validator whole_number() {
   return CLI::Validator(
       [](std::string& text) {
         std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (!text.empty() && error == std::errc() && end == text.data() + text.size()) return std::string();
+        if (specula::detail::read_number(text, value)) return std::string();
         return "'" + text + "' must be a whole number from 0 to 18446744073709551615";
       },
       "");

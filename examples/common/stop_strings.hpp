@@ -19,8 +19,7 @@ class StopStrings {
   /// Empty strings count for nothing.
   explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {
     std::erase(stops_, std::string());
-    std::stable_sort(stops_.begin(), stops_.end(),
-                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    std::sort(stops_.begin(), stops_.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
   }
 
   bool stopped() const { return stopped_; }

@@ -1,11 +1,10 @@
 #include "token_files.hpp"
 
-#include <charconv>
 #include <set>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
+#include <specula/base/read_number.hpp>
 #include <specula/cpu/json_fields.hpp>
 
 #include "files.hpp"
@@ -69,8 +68,7 @@ void collect_special(const JsonFields& file, std::set<std::string>& out) {
 
 Token token_of(const std::string& text, const JsonFields& file, const char* key) {
   Token token = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), token);
-  if (error != std::errc() || end != text.data() + text.size() || token < 0)
+  if (!specula::detail::read_number(text, token) || token < 0)
     file.fail(key, "'" + text + "' is no token's number");
   return token;
 }

@@ -1,12 +1,13 @@
 #include "batches.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+
+#include <specula/base/read_number.hpp>
 
 #include "braces.hpp"
 #include "errors.hpp"
@@ -196,8 +197,7 @@ std::vector<std::int32_t> parse_batches(const std::string& text) {
   std::vector<std::int32_t> texts;
   for (const std::string& word : split_list(text)) {
     std::int32_t n = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
-    if (error != std::errc() || end != word.data() + word.size() || n < 1 || n > kMostTexts ||
+    if (!specula::detail::read_number(word, n) || n < 1 || n > kMostTexts ||
         (!texts.empty() && n <= texts.back()))
       throw UsageError("--batch '" + text + "': ascending numbers of texts, each of 1 to " +
                        std::to_string(kMostTexts) + ", separated by commas");

@@ -1,10 +1,8 @@
 #include "given_costs.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <system_error>
 
+#include <specula/base/read_number.hpp>
 #include <specula/pipeline/spec.hpp>
 #include "braces.hpp"
 #include "errors.hpp"
@@ -33,9 +31,7 @@ GivenCosts parse_costs(std::string_view text) {
     const auto equals = part.find('=');
     if (equals == 0 || equals == std::string::npos) fail(text, part, "is not DRAFTER=C");
     double cost = 0;
-    const char *begin = part.data() + equals + 1, *end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(begin, end, cost);
-    if (error != std::errc() || stop != end || !std::isfinite(cost) || cost < 0)
+    if (!specula::detail::read_number(std::string_view(part).substr(equals + 1), cost) || cost < 0)
       fail(text, part, "must have a number of at least 0 after the =");
     if (!out.costs.emplace(part.substr(0, equals), cost).second)
       fail(text, part, "is the second c of that drafter");

@@ -63,11 +63,11 @@ Found choose(const Search& search, std::span<const Figures> developed, const std
     const auto own =
         std::find_if(developed.begin(), developed.end(), [&](const Figures& f) { return f.name == name; });
     if (own == developed.end()) throw std::invalid_argument("search: no figures of '" + name + "'");
-    found.candidates.push_back(*own);
+    const auto worse = std::upper_bound(
+        found.candidates.begin(), found.candidates.end(), score_of(*own, objective),
+        [&](double score, const Figures& other) { return score > score_of(other, objective); });
+    found.candidates.insert(worse, *own);
   }
-  std::stable_sort(found.candidates.begin(), found.candidates.end(), [&](const Figures& a, const Figures& b) {
-    return score_of(a, objective) > score_of(b, objective);
-  });
   return found;
 }
 

@@ -1,4 +1,5 @@
 // expect: deleted
+// expect: a temporary: the model must outlive this; name it
 #include <specula/specula.hpp>
 
 #include "toy_model.hpp"

@@ -295,8 +295,9 @@ TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with 
       std::vector<Token> order;
       for (Token x = 0; x < vocab; ++x)
         if (row[static_cast<std::size_t>(x)] > -kInf) order.push_back(x);
-      std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) {
-        return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
+      std::sort(order.begin(), order.end(), [&](Token a, Token b) {
+        const float x = row[static_cast<std::size_t>(a)], y = row[static_cast<std::size_t>(b)];
+        return x != y ? x > y : a < b;
       });
       const std::vector<double> p = plain_distribution(row, {});
       RowScan scan(vocab);

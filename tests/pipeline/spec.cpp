@@ -79,7 +79,7 @@ TEST_CASE("texts that do not follow the grammar") {
 TEST_CASE("values out of range, of another kind, or too many") {
   CHECK(error("x:65", [](auto& s) { s.whole("length"); }) == "length is 65, must be 1 to 64");
   CHECK(error("x:exit=0x1", [](auto& s) { s.number("exit"); }) == "exit is '0x1', must be a number");
-  CHECK(error("x:exit=nan", [](auto& s) { s.number("exit"); }) == "exit is nan, must be 0 to 1");
+  CHECK(error("x:exit=nan", [](auto& s) { s.number("exit"); }) == "exit is 'nan', must be a number");
   CHECK(error("x:exit=0.5", [](auto& s) { s.whole("exit"); }) == "exit is 0.5, must be a whole number");
   CHECK(error("x:draw=no", [](auto& s) { s.word("draw"); }) ==
         "draw is 'no', must be one of greedy, sampled");

@@ -41,7 +41,8 @@ import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h200_sources.json")
 sources = json.loads(file.read_text())
 for name, measured in sources["sha256"].items():
-    if hashlib.sha256(pathlib.Path(sys.argv[1], name).read_bytes()).hexdigest().startswith(measured):
+    text = pathlib.Path(sys.argv[1], name).read_bytes().removeprefix(b"// SPDX-License-Identifier: MIT\n")
+    if hashlib.sha256(text).hexdigest().startswith(measured):
         sources["sha256"][name] = 16 * "0"  # as if another one had been measured
         break
 else:

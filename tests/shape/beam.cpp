@@ -34,11 +34,11 @@ std::vector<Path> beam_search(const RowOf& row_of, std::int32_t width, std::int3
         Path next = beam;
         next.tokens.push_back(top.token);
         next.prob *= top.prob;
-        longer.push_back(std::move(next));
+        const auto worse = std::upper_bound(longer.begin(), longer.end(), next.prob,
+                                            [](double prob, const Path& path) { return prob > path.prob; });
+        longer.insert(worse, std::move(next));
       }
     }
-    std::stable_sort(longer.begin(), longer.end(),
-                     [](const Path& a, const Path& b) { return a.prob > b.prob; });
     if (longer.size() > static_cast<std::size_t>(width)) longer.resize(static_cast<std::size_t>(width));
     beams = std::move(longer);
   }
@@ -166,8 +166,10 @@ TEST_CASE("less room: the likeliest nodes with their ancestors") {
   CHECK(shape.nodes().most == 17);
   propose(tree, drafter, shape);
   std::vector<Text> all = nodes_of(tree);
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const Text& a, const Text& b) { return prob_of(rows, a) > prob_of(rows, b); });
+  std::sort(all.begin(), all.end(), [&](const Text& a, const Text& b) {
+    const double x = prob_of(rows, a), y = prob_of(rows, b);
+    return x != y ? x > y : a < b;
+  });
   for (std::int32_t limit = 1; limit <= tree.capacity() && limit <= 20; ++limit) {
     propose(tree, drafter, shape, limit);
     const std::vector<Text> got = nodes_of(tree);

@@ -128,8 +128,9 @@ inline std::vector<specula::Top> ranked(const std::vector<float>& row) {
   for (specula::Token x = 0; x < vocab; ++x)
     for (const specula::Top& top : all)
       if (top.token == x) out.push_back(top);
-  std::stable_sort(out.begin(), out.end(), [&](const specula::Top& a, const specula::Top& b) {
-    return row[static_cast<std::size_t>(a.token)] > row[static_cast<std::size_t>(b.token)];
+  std::sort(out.begin(), out.end(), [&](const specula::Top& a, const specula::Top& b) {
+    const float x = row[static_cast<std::size_t>(a.token)], y = row[static_cast<std::size_t>(b.token)];
+    return x != y ? x > y : a.token < b.token;
   });
   return out;
 }
@@ -145,7 +146,7 @@ inline Text text_of(const Text& context_and_root, const std::vector<DraftToken>&
 /// The `most` draft tokens with the largest reach, ties to the lower index, sorted by index.
 inline std::vector<int> likeliest(const std::vector<DraftToken>& draft_tokens, std::vector<int> among,
                                   int most) {
-  std::stable_sort(among.begin(), among.end(), [&](int a, int b) {
+  std::sort(among.begin(), among.end(), [&](int a, int b) {
     const double x = draft_tokens[static_cast<std::size_t>(a)].reach,
                  y = draft_tokens[static_cast<std::size_t>(b)].reach;
     return x != y ? x > y : a < b;

@@ -48,8 +48,9 @@ Dense dense(const std::vector<double>& target, const std::vector<double>& draft,
   const std::vector<double> p = softmax(target), q = softmax(draft);
   std::vector<std::size_t> order(v);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return target[a] > target[b]; });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return target[a] != target[b] ? target[a] > target[b] : a < b;
+  });
   order.resize(std::min(v, static_cast<std::size_t>(k)));
   Dense out;
   // The weight of every log q; the gradient follows by the chain rule.

@@ -31,7 +31,7 @@ while (($#)); do
     --answer-minutes) answer_minutes=("$2" "$3"); shift 3 ;;
     --conditioned-minutes) conditioned_minutes=("$2" "$3" "$4"); shift 4 ;;
     --s2d-minutes) s2d_minutes=("$2" "$3"); shift 3 ;;
-    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
+    -h | --help) sed -n '2,/^set /{/^set /d;/SPDX/d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
   esac
 done

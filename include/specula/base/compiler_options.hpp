@@ -2,7 +2,10 @@
 // floating-point arithmetic without -ffast-math.
 #pragma once
 
-#if !defined(__GNUC__)
+#if defined(__clang__) && defined(_MSC_VER) && !defined(__GNUC__)
+#error \
+    "specula does not support clang-cl, which passes itself off as MSVC: compile with clang++ for a target with libstdc++ or libc++"
+#elif !defined(__GNUC__)
 #error \
     "specula needs g++ or clang: its SIMD code is written in their vector extensions, which MSVC does not have"
 #endif

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/fields.hpp"
+#include "specula/base/read_number.hpp"
 #include "specula/cpu/detail/mapped_file.hpp"
 #include "specula/cpu/gguf_blocks.hpp"
 
@@ -340,10 +341,8 @@ class Gguf {
   }
   static double shortest(float value) {
     if (!std::isfinite(value)) return static_cast<double>(value);
-    char text[32];
-    const auto end = std::to_chars(text, text + sizeof text, value).ptr;
     double out = 0;
-    std::from_chars(text, end, out);
+    specula::detail::read_number(specula::detail::number(value), out);
     return out;
   }
   const Value* array(std::string_view key, const char* of, std::initializer_list<std::uint32_t> types) const {

@@ -57,9 +57,9 @@ class ConditionedDrafter {
     update_target_state();  // throws now if the models do not fit
     draft_.truncate(0);
   }
-  ConditionedDrafter(D&&, T&) = delete;
-  ConditionedDrafter(D&, T&&) = delete;
-  ConditionedDrafter(D&&, T&&) = delete;
+  ConditionedDrafter(D&&, T&) = delete;   // a temporary: the model must outlive this; name it
+  ConditionedDrafter(D&, T&&) = delete;   // a temporary: the model must outlive this; name it
+  ConditionedDrafter(D&&, T&&) = delete;  // a temporary: the model must outlive this; name it
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return draft_.capacity(); }      ///< tokens and nodes that it can hold

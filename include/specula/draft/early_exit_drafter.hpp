@@ -156,7 +156,9 @@ class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
   /// and the row is not computed. Throws std::invalid_argument if there are more, or if one is negative.
   explicit EarlyExitDrafter(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::confidence)
       : Base(model, detail::EarlyExitForward<M>(model, thresholds, by)) {}
-  EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;
+  // clang-format off
+  EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;  // a temporary: the model must outlive this; name it
+  // clang-format on
 
   /// Nodes that stopped at each exit so far.
   std::span<const std::int64_t> exit_counts() const { return this->forward().exit_counts(); }

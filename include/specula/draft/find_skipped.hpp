@@ -175,8 +175,9 @@ FoundBlocks find_skipped(M& model, std::span<const std::vector<Token>> texts, co
 
   std::vector<std::size_t> order(alone.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return single[a] > single[b]; });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return single[a] != single[b] ? single[a] > single[b] : a < b;
+  });
   std::vector<SkippedBlocks> together;
   SkippedBlocks set(layers);
   for (const std::size_t i : order) {

@@ -15,8 +15,8 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/base/stats.hpp"
-#include "specula/model/language_model.hpp"
 #include "specula/model/expect_rows.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/policy/concepts.hpp"
 
@@ -82,7 +82,7 @@ class LayerSkip {
     const auto room = static_cast<std::size_t>(target.capacity());
     tokens_.reserve(room), parents_.reserve(room), lacking_.reserve(room);
   }
-  LayerSkip(T&&, const SkipRules& = {}) = delete;
+  LayerSkip(T&&, const SkipRules& = {}) = delete;  // a temporary: the model must outlive this; name it
   /// Skips these blocks in every text. Throws std::invalid_argument unless they are of the target's layers.
   LayerSkip(T& target, SkippedBlocks blocks) : LayerSkip(target) {
     if (blocks.layers() != target.layers() || blocks.mlp.size() != blocks.attention.size())
@@ -91,11 +91,11 @@ class LayerSkip {
     skipped_ = std::move(blocks);
     given_ = true;
   }
-  LayerSkip(T&&, SkippedBlocks) = delete;
+  LayerSkip(T&&, SkippedBlocks) = delete;  // a temporary: the model must outlive this; name it
 
   std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return target_->capacity(); }      ///< tokens and nodes that it can hold
-  const Usage& usage() const noexcept { return usage_; }                      ///< calls, nodes and seconds so far
+  const Usage& usage() const noexcept { return usage_; }             ///< calls, nodes and seconds so far
   /// The blocks skipped in this text, valid after its first draft token; or the given ones.
   const SkippedBlocks& skipped() const { return skipped_; }
 

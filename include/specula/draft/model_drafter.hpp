@@ -63,7 +63,7 @@ class ModelDrafter {
     parents_.reserve(room);
     record_change_count();
   }
-  ModelDrafter(M&&, Forward = {}) = delete;
+  ModelDrafter(M&&, Forward = {}) = delete;  // a temporary: the model must outlive this; name it
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }  ///< size V of the vocabulary
   std::int32_t capacity() const { return model_->capacity(); }      ///< tokens and nodes that it can hold

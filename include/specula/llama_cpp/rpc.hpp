@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +22,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/read_number.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/model/language_model.hpp"
 
@@ -44,8 +43,7 @@ class RpcProbe {
     const std::string_view digits =
         std::string_view(endpoint).substr(colon == std::string::npos ? endpoint.size() : colon + 1);
     std::uint16_t port = 0;
-    const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (colon == 0 || end.ec != std::errc() || end.ptr != digits.data() + digits.size() || port == 0)
+    if (colon == 0 || !specula::detail::read_number(digits, port) || port == 0)
       throw std::invalid_argument(
           "rpc_devices: endpoint '" + endpoint +
           "', must be HOST:PORT with a port of 1 to 65535, and a host without colons");

@@ -84,7 +84,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
     rows_.resize(static_cast<std::size_t>(max_nodes) * static_cast<std::size_t>(model.vocab_size()));
     asked_.resize(static_cast<std::size_t>(model.vocab_size()));
   }
-  Processed(M&&, F, std::int32_t = 64) = delete;
+  Processed(M&&, F, std::int32_t = 64) = delete;  // a temporary: the model must outlive this; name it
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }    ///< size V of the vocabulary
   std::int32_t size() const { return model_->size(); }                ///< committed tokens

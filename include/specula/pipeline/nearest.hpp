@@ -35,16 +35,15 @@ inline std::vector<std::string> nearest(std::string_view asked, const std::vecto
   std::string word(asked.substr(0, 64));  // longer words are near no name
   for (char& c : word)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& name : names) {
-    const bool part = word.size() > 2 && name.find(word) != std::string::npos;
-    ranked.emplace_back(part ? 0 : edit_distance(word, name), name);
+  std::vector<std::pair<std::size_t, std::size_t>> ranked;  // distance, index
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool part = word.size() > 2 && names[i].find(word) != std::string::npos;
+    ranked.emplace_back(part ? 0 : edit_distance(word, names[i]), i);
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(ranked.begin(), ranked.end());
   ranked.resize(std::min(ranked.size(), most));
   std::vector<std::string> out;
-  for (auto& [distance, name] : ranked) out.push_back(std::move(name));
+  for (const auto& [distance, i] : ranked) out.push_back(names[i]);
   return out;
 }
 

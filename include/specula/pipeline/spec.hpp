@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/base/read_number.hpp"
 #include "specula/pipeline/nearest.hpp"
 
 namespace specula {
@@ -41,9 +41,10 @@ struct PipelineField {
   const char* if_cost_aware = nullptr;  ///< the value if none is given after cost-aware:, if it is another
 };
 
-/// The parts of a text, `[cost-aware:]SHAPE[:SIZE]*[:KEY=VALUE]*[@DRAFTER[,DRAFTER]*]`. Values are read by the
-/// names of fields that know() has added; done() throws for those that were not read. Numbers are read alike
-/// in every locale: digits, a point, an exponent; no blanks, no hexadecimal digits.
+/// The parts of a text, `[cost-aware:]SHAPE[:SIZE]*[:KEY=VALUE]*[@DRAFTER[,DRAFTER]*]`. Values are read by
+/// the names of fields that know() has added; done() throws for those that were not read. Numbers are read
+/// alike in every locale: digits, a point, an exponent, 32 characters at most; no blanks, no hexadecimal
+/// digits.
 class PipelineSpec {
  public:
   /// Maximum length of a text, in bytes.
@@ -134,14 +135,6 @@ inline std::string quoted(std::string_view text) {
   std::string out = cut(text, kMaxQuoted);
   std::replace_if(out.begin(), out.end(), is_control, '?');
   return std::string("'").append(out).append("'");
-}
-
-/// Whether `text` is a number and nothing else; if so, sets `number` to it.
-template <class T>
-bool read_number(std::string_view text, T& number) {
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  return !text.empty() && read.ec == std::errc() && read.ptr == end;
 }
 
 inline bool is_size(std::string_view part) { return part.find_first_not_of("0123456789") == part.npos; }

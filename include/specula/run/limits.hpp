@@ -12,10 +12,29 @@
 
 namespace specula {
 
+namespace detail {
+/// The type of fields that Limits has under another name: the compiler then says which.
+struct MisnamedLimit {
+  MisnamedLimit() = default;
+  template <class T>
+  MisnamedLimit(T&&) {  // NOLINT: implicit, as the right field's would be
+    static_assert(sizeof(T) == 0,
+                  "Limits: no field of this name: they are max_new_tokens, a number of tokens, and stop, a "
+                  "span of tokens");
+  }
+};
+}  // namespace detail
+
 /// When generation ends, besides a full KV cache and a sink that cancels it.
 struct Limits {
   std::int32_t max_new_tokens = 256;  ///< at least 0
   Tokens stop = {};                   ///< any of these is emitted, and nothing after it; drafts end there
+
+  /// @cond
+  // What other libraries call these fields.
+  [[no_unique_address]] detail::MisnamedLimit max_tokens = {}, max_length = {}, n_predict = {},
+                                              stop_tokens = {}, eos = {}, eos_token_id = {};
+  /// @endcond
 };
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 #include "specula/base/stats.hpp"
 #include "specula/base/steps.hpp"
 #include "specula/base/stopwatch.hpp"
+#include "specula/model/language_model.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
 #include "specula/run/detail/explain.hpp"
@@ -42,6 +44,8 @@ class Speculator : public RunRecord {
       Verifier<V>,
       "Speculator: its first part is no Verifier: a member is missing or has another type; it is named "
       "below, and specula/policy/concepts.hpp lists them all");
+  static_assert(!LanguageModel<D> || Drafter<D>,
+                "Speculator: its second part is a model, not a drafter: wrap it: ModelDrafter{draft}");
   static_assert(
       Drafter<D>,
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
@@ -191,6 +195,28 @@ class Speculator : public RunRecord {
     return specula::generate(*this, prompt, limits, rng, std::move(sink));
   }
 
+  /// @cond
+  // What is no prompt: the compiler says why.
+  template <class T, class C, class Sink>
+  Generated generate(std::initializer_list<T>, const Limits&, C&&, Sink) {
+    static_assert(sizeof(Sink) == 0, SPECULA_BRACES_AS_PROMPT);
+    return {};
+  }
+  template <detail::OtherTokens P, class C, class Sink>
+  Generated generate(const P&, const Limits&, C&&, Sink) {
+    static_assert(sizeof(P) == 0, SPECULA_OTHER_TOKENS);
+    return {};
+  }
+  template <class T>
+  void start(std::initializer_list<T>) {
+    static_assert(sizeof(T) == 0, SPECULA_BRACES_AS_PROMPT);
+  }
+  template <detail::OtherTokens P>
+  void start(const P&) {
+    static_assert(sizeof(P) == 0, SPECULA_OTHER_TOKENS);
+  }
+  /// @endcond
+
   NodeCounts nodes() const { return shape_.nodes(); }       ///< how large the shape's proposals get
   static constexpr ProposalKind kind() { return S::kind; }  ///< how its draft tokens are drawn
   /// Nodes that still fit in the target's KV cache.
@@ -287,10 +313,10 @@ class Speculator : public RunRecord {
   [[noreturn]] void throw_used() const {
     throw std::logic_error("Speculator::step: the target holds " + std::to_string(verifier_.size()) +
                            " tokens, this text has " + std::to_string(text().size() - 1) +
-                           " before its last one; it was called since the last round: by another Speculator "
-                           "over the same model or "
-                           "by hand, or its weights or settings changed, or a commit() that threw left it "
-                           "so. start() begins anew");
+                           " before its last one. Either the model's truncate() or commit() leaves a wrong "
+                           "size(), or it was called since the last round: by another Speculator over the "
+                           "same model or by hand, or its weights or settings changed, or a commit() that "
+                           "threw left it so. start() begins anew");
   }
 
   void expect_no_round() const {

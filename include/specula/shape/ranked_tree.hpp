@@ -33,8 +33,9 @@ class RankedTree {
     for (std::size_t i = 0; i < choices.size(); ++i) expect_ranks(choices[i], i);
     std::vector<std::size_t> order(choices.size());  // node n is choices[order[n - 1]]
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return before(choices[a], choices[b]); });
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return before(choices[a], choices[b]) || (a < b && choices[a] == choices[b]);
+    });
     nodes_.push_back({});
     levels_ = {0, 1};
     for (std::size_t n = 1; n <= order.size(); ++n) {

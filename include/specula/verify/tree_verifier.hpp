@@ -49,7 +49,7 @@ class TargetVerifier {
       : target_(&target), rule_(std::move(rule)), params_(params) {
     validate(params);
   }
-  TargetVerifier(M&&, R, SamplingParams = {}) = delete;
+  TargetVerifier(M&&, R, SamplingParams = {}) = delete;  // a temporary: the model must outlive this; name it
 
   static constexpr bool lossless_for(ProposalKind kind) { return R::lossless_for(kind); }  ///< the rule's
   std::int32_t vocab_size() const { return target_->vocab_size(); }  ///< size V of the vocabulary

@@ -62,8 +62,9 @@ Kept sorted(const Batch& batch, std::int32_t budget, std::size_t live) {
     keep[n] = root[n];
     if (!root[n] && batch.reach[n] > 0) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return batch.reach[static_cast<std::size_t>(a)] > batch.reach[static_cast<std::size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto x = batch.reach[static_cast<std::size_t>(a)], y = batch.reach[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
   });
   for (std::size_t i = 0; i < order.size() && static_cast<std::int32_t>(i) < budget; ++i)
     keep[static_cast<std::size_t>(order[i])] = 1;

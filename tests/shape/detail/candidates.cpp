@@ -33,7 +33,9 @@ void fill(Candidates& work, Random& random, std::int32_t count) {
 std::vector<std::int32_t> in_order(Candidates& work) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(work.size()));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::int32_t>(i);
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return work[a].reach > work[b].reach; });
+  std::sort(out.begin(), out.end(), [&](int a, int b) {
+    return work[a].reach != work[b].reach ? work[a].reach > work[b].reach : a < b;
+  });
   return out;
 }
 

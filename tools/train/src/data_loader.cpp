@@ -1,13 +1,13 @@
 #include "data_loader.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
+
+#include <specula/base/read_number.hpp>
 
 namespace specula_train {
 namespace {
@@ -119,8 +119,7 @@ std::vector<double> parse_shares(const std::vector<TokenizedStyle>& styles,
     }
     auto& share = shares[static_cast<std::size_t>(style - styles.begin())];
     if (share != kNotGiven) throw std::invalid_argument("--share " + text + ": given twice");
-    const auto read = std::from_chars(value.data(), value.data() + value.size(), share);
-    if (read.ec != std::errc() || read.ptr != value.data() + value.size() || !(share >= 0 && share <= 1))
+    if (!specula::detail::read_number(value, share) || !(share >= 0 && share <= 1))
       throw std::invalid_argument("--share " + text + ": expected a number from 0 to 1");
     sum += share;
   }

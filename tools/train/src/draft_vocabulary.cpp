@@ -65,7 +65,8 @@ DraftVocabulary count_draft_vocabulary(const TokenizedCorpus& corpus, const std:
   const auto of = [&](Token token) { return frequency[static_cast<std::size_t>(token)]; };
   std::vector<Token> order(frequency.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) { return of(a) > of(b); });
+  std::sort(order.begin(), order.end(),
+            [&](Token a, Token b) { return of(a) != of(b) ? of(a) > of(b) : a < b; });
   double covered = 0;
   for (std::size_t i = 0;
        i < order.size() && static_cast<std::int64_t>(i) < size && covered < enough && of(order[i]) > 0; ++i) {

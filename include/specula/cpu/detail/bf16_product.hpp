@@ -78,7 +78,7 @@ class Bf16Product {
       const __mmask16 low = lanes(depth - k), high = lanes(depth - k - kPanel);
       const __m512bh both =
           _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + k + kPanel), _mm512_maskz_loadu_ps(low, x + k));
-      _mm512_storeu_si512(out + k / 2, (__m512i)both);
+      _mm512_storeu_si512(out + k / 2, reinterpret_cast<__m512i>(both));
     }
   }
 
@@ -117,7 +117,7 @@ class Bf16Product {
       SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));
         SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) sum[s][c] =
-            _mm512_dpbf16_ps(sum[s][c], (__m512bh)w[s], (__m512bh)same);
+            _mm512_dpbf16_ps(sum[s][c], reinterpret_cast<__m512bh>(w[s]), reinterpret_cast<__m512bh>(same));
       }
     }
     SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {

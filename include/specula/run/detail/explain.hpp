@@ -1,8 +1,10 @@
 // Messages for pipelines that do not compile: what a shape requires of its drafter, and that a pair is not lossless.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "specula/draft/stack.hpp"
 #include "specula/policy/concepts.hpp"
@@ -11,7 +13,21 @@
 #define SPECULA_NOT_LOSSLESS \
   "this rule does not keep the target's distribution for proposals drawn as this shape draws them."
 
+#define SPECULA_BRACES_AS_PROMPT \
+  "braces are no prompt: name its type, as in std::vector<specula::Token>{3, 14, 15}"
+#define SPECULA_OTHER_TOKENS                                                        \
+  "these tokens have another type: specula::Token is std::int32_t; copy them to a " \
+  "std::vector<specula::Token>"
+
 namespace specula::detail {
+
+/// Integers in a row that are no Tokens, such as a vector of 64-bit ones.
+template <class P>
+concept OtherTokens = requires(const P& p) {
+  p.size();
+  requires std::integral<std::remove_cvref_t<decltype(*p.data())>>;
+}
+&&!std::convertible_to<const P&, Tokens>;
 
 /// Drafters with rows, alone and as a stack, to test what a shape accepts. Never called.
 struct AnyDenseDrafter {

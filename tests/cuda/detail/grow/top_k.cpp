@@ -176,8 +176,9 @@ UNTHREADED_TEST_CASE("k from 0 to 64, in every block separately, two rows in tur
       std::vector<int> order;
       for (int x = 0; x < vocab; ++x)
         if (row[static_cast<std::size_t>(x)] > -kInf) order.push_back(x);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
+      std::sort(order.begin(), order.end(), [&](int a, int b) {
+        const float x = row[static_cast<std::size_t>(a)], y = row[static_cast<std::size_t>(b)];
+        return x != y ? x > y : a < b;
       });
       order.resize(std::min(order.size(), static_cast<std::size_t>(k)));
       orders.push_back(order);

@@ -33,8 +33,9 @@ std::vector<int> plain(const Values& values, int k) {
   std::vector<int> out;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i] != 0) out.push_back(static_cast<int>(i));
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) {
-    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+  std::sort(out.begin(), out.end(), [&](int a, int b) {
+    const std::uint64_t x = values[static_cast<std::size_t>(a)], y = values[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
   });
   if (out.size() > static_cast<std::size_t>(std::max(0, k)))
     out.resize(static_cast<std::size_t>(std::max(0, k)));
