@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts at once, on one thread: a pass by its rows, a merged pass against one over as many nodes of one
 // text, and rounds of 1 to 32 texts, plainly, with chains, and with one budget. The models are the pack's
 // `target` and `small`, or the folders that SPECULA_BATCH_TARGET and SPECULA_BATCH_DRAFT name; weights stay

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention and MLP blocks of the embedded target: the time of a pass over them, and how much they change the
 // residual stream (Table 1 of Draft on the Fly, Metel et al. 2024). SPECULA_BENCH_MODEL=FOLDER selects
 // another model.

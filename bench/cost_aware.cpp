@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CostAware in simulated time: speed relative to plain decoding and to the best fixed chain in hindsight,
 // with simulated and measured costs of passes. Deterministic. Prints a table; fails if plain decoding is more
 // than 2% faster in too many cases. `--all` for every combination, about two minutes.

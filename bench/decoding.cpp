@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Decoding with the embedded models: a round of each pipeline, with tokens per second, tokens per round, and
 // the library's own share of the time.
 #include <benchmark/benchmark.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where Eigen stands: one layer's matrix products over a long prompt, and what comes between them, by this
 // library's kernels and by Eigen.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench/eigen.cpp compiled with -march=native: Eigen has all instructions of the machine.
 #include <Eigen/Core>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Time of one pass of a Llama decoder over n nodes after a context: T(n) / T(1) is the cost of draft tokens.
 // Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs are rounded to
 // bfloat16, too. And of a step of a head by the size of its draft vocabulary.

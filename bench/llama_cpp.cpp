@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cost of the adapter and of verification inside llama.cpp.
 // `verification`: verification of a chain from the target's rows, against llama.cpp's on the same rows: for
 // each position an array of candidates and the default sampler chain, while the sampled token is the draft

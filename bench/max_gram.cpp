@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A round of Max-Gram (three new tokens, a chain of ten draft tokens) after contexts of several lengths,
 // against the direct implementation: for each draft token, compare the end of the text with every position of
 // the context. Texts: `text` has Zipf-distributed words and repeated pieces; `loop` repeats 40 tokens, except

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a pipeline by name costs beside the Speculator that it stands for: the same models, the same prompts
 // and the same text, in turns. Prints a JSON line per run of a prompt; scripts/pipeline_cost summarises them.
 // Fails if two texts differ.

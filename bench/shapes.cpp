@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cost of a shape itself: a round of propose() (and learn(), if it learns) over existing rows, so that only
 // the shape's own work is timed. Counters: rows read, nodes proposed.
 #include <benchmark/benchmark.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One weight matrix times 1 to 64 inputs: the panel product on each instruction set (bfloat16 weights), and
 // the alternative, Eigen's product with float weights; also the limit, multiply-adds on registers only. The
 // weights of 8 layers are used in turn, as in a decoder, so that none is in the L1 or L2 cache. Counters:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The papers' tables beside the values of theory/. Exits with 1 if a value differs.
 #include <array>
 #include <cmath>

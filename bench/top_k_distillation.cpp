@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The top-K distillation loss (HASS) of a row and its gradient, from cold rows of logits, against a streaming
 // read of both rows, and against the direct implementation: softmax both rows, then loop. (The loss reads
 // both twice, the second time from a cache that holds them, and writes a third.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and
 // against the direct implementation (softmax both rows, then loop); and of chains and trees by every rule.
 //

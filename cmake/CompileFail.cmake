@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DPARSED=<header, precompiled> -P CompileFail.cmake
 #
 # The file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's leading lines

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: check_front_end.sh NVCC INCLUDE FILE.cu
 #
 # A second compiler understands the kernels: clang's front end, for sm_80 (but where the file says `// only sm_90a`) and

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: check_kernels.sh NVCC INCLUDE OUT FILE.cu [--other-architectures]
 #        check_kernels.sh --table NVCC OUT...
 #

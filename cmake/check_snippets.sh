@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # check_snippets.sh PAGE OUTPUT_DIR cpu|no-cpu llama_cpp|no-llama_cpp PARSED COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # nvcc_deps.sh ARGUMENT...: nvcc, which also leaves what it reads as a dependency file in the folder $SPECULA_NVCC_DEPS.
 nvcc=${SPECULA_REAL_NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)}
 options=() sources=()

@@ -1,1 +1,2 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cpu/compile_decoder_double.hpp>

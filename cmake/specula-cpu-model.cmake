@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # specula_add_cpu_model(): the static library specula_cpu_model, the CPU model compiled with the project's own
 # options when something links specula::cpu. Once per project, however often it looks for specula.
 set(SPECULA_CPU_MODEL ${CMAKE_CURRENT_LIST_DIR}/specula-cpu-model)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # specula_find_llama(): makes the target `llama` if libllama (llama.cpp) is installed: in LLAMA_DIR and nowhere else if
 # that is set, else where CMake searches for packages (CMAKE_PREFIX_PATH, llama_DIR, ...). An existing target `llama` is
 # kept. LLAMA_DIR may be the prefix or, as other packages want it, the folder lib/cmake/llama below it. On the command

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of docs/cuda_performance.md and docs/cuda.md, which scripts/pages writes, of what scripts/gpu measured. Standard library only."""
 import hashlib
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """usage: scripts/docs_look.py SITE TREE
 
 Opens pages in a headless Chromium, as on a desk (1280 px) and on a phone (390 px), light and dark, for scripts/docs --look: of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures of docs/benchmarks, and the words in which pages and plots say them. Standard library only.
 
 SPECULA_ROOT names another tree than the one that this script lies in.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the scripts that measure share: options, programs, records of sources and machine, JSON. Standard library only."""
 import argparse
 import datetime

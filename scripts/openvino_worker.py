@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OpenVINO GenAI, for scripts/public_model, which runs this in a virtual environment: a line of JSON asks, a line of JSON answers.
 
 {"file", "assistant_tokens", "threads", "tokens", "new_tokens"} measures one text, by prompt lookup unless assistant_tokens is 0; {"file", "threads", "text", "first", "rows"} the total variation of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs of scripts/paper_tables. A Run is one call of specula-compare; its JSON is docs/benchmarks/paper_NAME.json."""
 import dataclasses
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What each plot of scripts/plots shows of docs/benchmarks. A plot is a function of its JSON files that returns a Plot."""
 import dataclasses
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is wrong with the runs of docs/benchmarks, and the runs of which that is known. Standard library only.
 
 A run is a JSON file of figures. Its faults are read from it: no commit, or changes that are in no commit; a search that picked an end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Stamps of the runs that scripts/test skips while nothing that they read has changed; sourced by it and by its test.
 #
 # scripts/stamps/NAME is a hash and the files of the repository that a run of NAME read, as compilers, CMake and CTest name

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of pages and the sentences with figures, for scripts/pages, by their names. Standard library only."""
 import os
 import re

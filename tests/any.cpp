@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // any.hpp suffices for a text whose models, drafter, rule and shape are all chosen at run time.
 #include <specula/any.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // pipeline.hpp: pipelines by name, of the tables that make_pipeline.hpp compiles in another file.
 #include <specula/pipeline.hpp>
 

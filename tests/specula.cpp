@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The facade specula/specula.hpp, and identical text for one seed.
 #include <specula/specula.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The version in the headers and in the package.
 #include <specula/version.hpp>
 

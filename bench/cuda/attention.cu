@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention: correctness, replayed graphs, bars, and the sweep of its variants and splits.
 //
 //   attention check|graph|bars|sweep [--out FILE] [--seed N] [--only NAME] [--tiny] [--once]

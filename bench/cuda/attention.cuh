@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention as tables of functions, so that its kernels are compiled separately.
 #pragma once
 

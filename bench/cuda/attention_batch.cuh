@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of trees and caches for tree attention: on the host, with the reference, and on the device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What compute-sanitizer says of a kernel that is right: the first warp of a block posts, the others answer,
 // as in verification, and both wait at the same barriers in different places. An argument, the sum of: 1, the
 // others also use a barrier of their own; 2, the first warp diverges; 4, both wait for the cluster in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random proposals and the CPU's results for them. The interface is C++17, so that CUDA code may include it;
 // cases.cpp, which is C++20, is compiled apart.
 #pragma once

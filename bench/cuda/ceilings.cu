@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits of the device (bandwidths, launches, products), which all other results are compared with.
 //
 //   ceilings ceilings [--out FILE]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of proposals on the device, and their results.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A bf16 matrix product of cuBLAS on random data: the speed of the tensor cores. A separate program, because
 // cuBLAS may be missing.
 //

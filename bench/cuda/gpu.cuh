@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory, launches in a graph and their times, for the programs that measure on a GPU.
 #pragma once
 

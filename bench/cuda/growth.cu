@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Growth of proposals, CAPE and the dynamic tree: correctness, replayed graphs, bars, and the sweep.
 //
 //   growth check|graph|bars|sweep [--out FILE] [--seed N] [--only BAR] [--tiny] [--once]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Growth of proposals on the device: arrays, and whole runs. Its kernels are compiled apart.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <cub/block/block_radix_sort.cuh>
 
 #include <cstdio>

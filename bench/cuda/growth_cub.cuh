@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CUB, which comes with the toolkit, sorts rows: a reference for their best tokens, and a peer of growth.
 #pragma once
 

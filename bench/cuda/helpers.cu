@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compaction of caches, draft tokens from the text, similarity of layers, distillation: correctness and bars.
 //
 //   helpers check|bars [--out FILE] [--seed N] [--only BAR] [--tiny] [--once]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions of the attention kernels' tables, for the files that instantiate them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels_attention.cuh"
 
 namespace sc = specula::cuda;

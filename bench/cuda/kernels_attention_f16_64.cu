@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels_attention.cuh"
 
 template specula_bench::AttentionKernels<specula::cuda::Half, 64>

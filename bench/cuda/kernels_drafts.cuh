@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rejection with drafts of other forms: a file each holds the kernel of one.
 #pragma once
 

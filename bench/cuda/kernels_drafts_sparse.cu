@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels_drafts.cuh"
 
 template struct specula_bench::DraftKernels<specula::cuda::SparseDraft>;

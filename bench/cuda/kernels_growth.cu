@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Growth of proposals.
 #include <specula/cuda/api/grow.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Greedy and sample-and-match.
 #include <specula/cuda/api/verify_matching.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rejection with drafts of logits.
 #include <specula/cuda/api/verify.cuh>
 

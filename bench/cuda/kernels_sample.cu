@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling.
 #include "rule_plans.cuh"
 

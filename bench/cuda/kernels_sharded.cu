@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification over a split vocabulary.
 #include <specula/cuda/api/verify_sharded.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Traversal, and block verification, which is its kernel.
 #include <specula/cuda/api/verify.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rejection and sampling by plans without truncation.
 #include <specula/cuda/api/verify.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Measurements on a GPU, host part: statistics, the table of bars, and a JSON writer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Times of FlashInfer on the work of the bars, with headers from the user (scripts/gpu --peers DIRS).
 //
 // FlashInfer takes float probabilities, so its way from bf16 logits is a cast, a softmax and a kernel. Its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Times of FlashInfer's attention on the shapes of the bars: with a custom mask over prefix and tree, and as
 // prefix without mask, tree with mask, and merge. With headers from the user, as in peers.cu.
 //

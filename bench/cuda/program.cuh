@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared by the programs of this folder: arguments, sections that continue after failures, JSON, and the
 // measurement of bars and sweeps.
 #pragma once

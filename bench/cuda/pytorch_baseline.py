@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Token-level rejection sampling as it is written in PyTorch, on the work of the bars: a baseline, no more.
 
 usage: pytorch_baseline.py --out FILE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers of the host, the same on every machine, and elements as numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From the plans of rules to plans whose type is gone, and back: for the files that hold kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2154  # variables of scripts/gpu
 # compute-sanitizer over tiny checks of each program; sourced by scripts/gpu, and in part by its test.
 

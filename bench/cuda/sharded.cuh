@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification over a split vocabulary, its kernels compiled apart.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts of checks and their report.
 #pragma once
 

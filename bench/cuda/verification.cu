@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling and verification: correctness, replayed graphs, bars, and the sweep of their variants.
 //
 //   verification check|graph|bars|sweep [--out FILE] [--seed N] [--trees N] [--only BAR] [--tiny] [--once]

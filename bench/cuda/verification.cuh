@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verification rules and sampling as tables of functions: one file per rule holds the kernels, so that
 // they are compiled in parallel and once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chi-square tests that tokens have the target's distribution.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification results from 1, 2, 3 and 8 shards of the vocabulary against the CPU's, and against each other
 // to the bit.
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sphinx's options for the site that scripts/docs builds of all Markdown pages, which are on a forge what they are there.
 
 The headings and links of docs/README.md are its navigation. Headers that pages link, and names of the library in `code`, lead to the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Doxygen's input filter (docs/site/Doxyfile): what the headers need not say for Doxygen's sake. Keeps the line numbers.
 # - The comment on the first lines of a header, after that of the licence, is that file's documentation.
 # - Symbols of a namespace `detail` are hidden; a header that has public members there says @endcond and @cond.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Reads `ninja -t deps` of builds, and says of each header of the library which tests include it: a line of the header, a tab,
 # and the three nearest tests, which include the fewest headers of ours, with the number of the others.
 function finish(  i) {

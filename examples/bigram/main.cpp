@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-bigram: counts the pairs of tokens of a text, for bigram drafts.
 #include <algorithm>
 #include <cstdint>

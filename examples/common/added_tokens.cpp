@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "added_tokens.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens that a file adds to a tokenizer's own, and where they stand in a text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A prompt as tokens: as it is put, or as the turns of a chat.
 #pragma once
 

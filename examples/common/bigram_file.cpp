@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bigram_file.hpp"
 
 #include <cstdint>

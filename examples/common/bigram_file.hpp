@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bigram tables on disk: {"vocab_size": 3, "vocabulary": "0123456789abcdef", "next": [2, -1, 0]}, -1 where no
 // token is known to follow; `vocabulary` is its fingerprint(), and may be missing.
 #pragma once

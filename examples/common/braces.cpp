@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "braces.hpp"
 
 #include <algorithm>

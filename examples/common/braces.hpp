@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Brace expansion, as in shells: chain:{2..4}@{small,base} are six names.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The byte alphabet of GPT-2's tokenizer: how byte-level vocabularies spell bytes as characters.
 #pragma once
 

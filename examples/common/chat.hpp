@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A chat as tokens: turns in a model's chat template, of which no message can write control tokens.
 #pragma once
 

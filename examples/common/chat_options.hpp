@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --chat, --raw, --system: whether prompts are put as turns of a chat.
 #pragma once
 

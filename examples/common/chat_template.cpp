@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "chat_template.hpp"
 
 #include <stdexcept>

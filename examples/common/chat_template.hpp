@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chat templates: the text in which a model was trained to see turns.
 #pragma once
 

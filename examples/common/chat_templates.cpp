@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "chat_templates.hpp"
 
 #include <string_view>

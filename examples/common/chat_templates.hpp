@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The chat templates of a model's files, to be kept when these are converted.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # To be included by each folder that uses the common libraries: imported targets are known only to the folder that looked
 # for them. Sets specula_examples_ready, and says once what is missing.
 find_package(CLI11 QUIET)

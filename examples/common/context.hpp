@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether prompts and new tokens fit what a model was trained for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ctrl-C as the end of a text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One prompt through one pipeline, with its figures.
 #pragma once
 

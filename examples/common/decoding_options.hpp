@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the programs' options say of decoding. options.hpp puts them on the command line.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The line that says in how many texts of a program a draft failed.
 #pragma once
 

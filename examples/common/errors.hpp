@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exit codes: 2 for a wrong command line, 1 for everything that goes wrong later.
 #pragma once
 

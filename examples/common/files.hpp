@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole files: read with the file named in errors, written under another name and renamed.
 #pragma once
 

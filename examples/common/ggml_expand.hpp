@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Expansion of all types of GGUF by ggml's own code, in programs that are linked with it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A GGUF file as it grows: what specula/cpu/gguf.hpp reads. Version 3, with the format's usual alignment.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of floats as GGUF stores them: rounded to F16, BF16 and the blocks of 32 numbers, to the same bits as
 // ggml's quantize_row_*_ref (llama.cpp, ggml-quants.c).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The vocabulary of a GGUF file, and its tokenizer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Self-contained HTML pages that draw from the JSON inside them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "jinja_engine.hpp"
 
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Jinja templates by the engine inside llama.cpp's sources, where scripts/llama_cpp has built it.
 #pragma once
 

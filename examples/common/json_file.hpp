@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // JSON that the programs write.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "known_templates.hpp"
 
 #include <algorithm>

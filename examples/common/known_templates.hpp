@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chat templates that are known by their text and need no Jinja engine.
 #pragma once
 

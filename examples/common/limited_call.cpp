@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "limited_call.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Work on untrusted input in a child process of bounded time and memory.
 #pragma once
 

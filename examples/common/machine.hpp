@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The machine that figures are from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What memory there is, to refuse at once what cannot fit.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model_configs.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What can be refused for what the models' configs say, before any weights are read.
 #pragma once
 

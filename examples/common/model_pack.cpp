@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model_pack.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models by name: a folder with a folder for each of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "normalizer.hpp"
 
 #include <algorithm>

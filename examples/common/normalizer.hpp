@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Normalizers of tokenizer.json: how a text is changed before it is cut into words.
 #pragma once
 

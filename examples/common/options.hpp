@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options that the programs share, on the command line.
 #pragma once
 

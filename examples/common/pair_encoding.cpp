@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "pair_encoding.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Byte-pair encoding of words. The rules are those of Hugging Face's `tokenizers` (models/bpe: merge_word,
 // Word::merge_all), where pairs merge by the rank of the pair.
 #pragma once

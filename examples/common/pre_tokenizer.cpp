@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "pre_tokenizer.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pre-tokenizers of tokenizer.json: how a text is cut into words, across whose ends no tokens merge.
 #pragma once
 

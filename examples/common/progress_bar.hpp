@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How far a long run has come, on stderr.
 #pragma once
 

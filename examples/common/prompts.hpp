@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files of prompts, and how a prompt is put to the model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "read_gguf_vocabulary.hpp"
 
 #include <cstdint>

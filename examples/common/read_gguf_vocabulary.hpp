@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads the vocabulary of a GGUF file.
 #pragma once
 

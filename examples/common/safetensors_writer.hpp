@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A safetensors file as it grows: what specula/cpu/safetensors.hpp reads.
 #pragma once
 

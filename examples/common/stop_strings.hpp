@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stop strings: ends a text that comes in pieces before the first of them.
 #pragma once
 

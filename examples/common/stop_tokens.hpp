@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tokens that end a model's texts, as its folder names them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "style_info.hpp"
 
 #include <nlohmann/json.hpp>

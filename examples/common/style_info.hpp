@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is known about each style of text: what it is, under which licence, and what of it is held out. It
 // travels from the corpus to the model cards.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts at once, by a pipeline over the models of a pack.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a tokenizer's file looks for in a text: a string, or a regular expression (by Oniguruma, as Hugging
 // Face's `tokenizers`).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens as text, while they come: whole characters, up to a stop string.
 #pragma once
 

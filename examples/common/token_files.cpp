@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "token_files.hpp"
 
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the files beside a tokenizer say of its tokens. docs/measuring.md has the table of their keys.
 #pragma once
 

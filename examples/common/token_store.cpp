@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "token_store.hpp"
 
 #include <algorithm>

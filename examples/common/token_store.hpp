@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoded documents on disk: what lies between the program that knows text and the one that knows models.
 //
 // DIR/tokens.json         {"vocab_size": 2048, "begin": 1, "end": 2, "styles": ["gsm8k", "python"]};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tokenizer.hpp"
 
 #include <sentencepiece_processor.h>

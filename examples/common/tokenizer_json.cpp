@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tokenizer.json as Hugging Face's `tokenizers` writes it: a text is searched for added tokens, normalized,
 // cut into words, and the words are encoded in pairs.
 #include "tokenizer_json.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tokenizer from the contents of a tokenizer.json.
 #pragma once
 

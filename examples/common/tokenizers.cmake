@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # specula_add_tokenizers(target): compiles the tokenizers into a library, with SentencePiece, and with Oniguruma (regular
 # expressions of tokenizer.json) and utf8proc (NFC) where they are found; without, files that need them are refused.
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)

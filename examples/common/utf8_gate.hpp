@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lets bytes through as soon as they are whole characters.
 #pragma once
 

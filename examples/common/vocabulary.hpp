@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether two vocabularies mean the same.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Help texts in lines that a terminal shows whole.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts at once: what pipelines write in a second while always as many texts are being written.
 #pragma once
 

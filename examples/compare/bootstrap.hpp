@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bootstrap intervals over prompts, of ratios of sums.
 #pragma once
 

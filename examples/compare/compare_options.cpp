@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "compare_options.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs several pipelines over the same prompts, interleaved, so that drift of the machine affects all alike.
 #pragma once
 

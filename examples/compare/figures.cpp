@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures.hpp"
 
 #include <algorithm>
@@ -41,6 +42,7 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     out.target_calls += run.stats.target.calls;
     for (const auto& draft : run.drafts) out.draft_calls += draft.usage.calls;
     out.terms.mat.add(static_cast<double>(tokens), static_cast<double>(run.stats.target.calls));
+    out.terms.time.add(static_cast<double>(tokens), outcome.prompts[p].decode_seconds);
     out.terms.tau.add(ratio(tokens, run.stats.target.calls), 1);
     out.terms.acceptance.add(sum(run.stats.accepted), sum(run.stats.offered));
     if (run.by_context.size() > out.by_context.size()) out.by_context.resize(run.by_context.size());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Figures of a comparison (speedup, MAT, tau, acceptance, SWI) from counts and times.
 #pragma once
 
@@ -51,6 +52,7 @@ struct GivenSwi {
 struct FigureTerms {
   Terms mat, tau, acceptance, swi;
   Terms speed;  // tokens per second: a mean over prompts
+  Terms time;   // new tokens over the seconds of their rounds
 };
 
 /// 95% intervals over prompts, see bootstrap.hpp. c counts as known.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "found_blocks.hpp"
 
 #include "text_table.hpp"

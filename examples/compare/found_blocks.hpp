@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The blocks that a target can draft without, for the table and as pipelines.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "given_costs.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --costs: given values of c, for example those of a paper.
 #pragma once
 

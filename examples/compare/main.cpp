@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-compare: pipelines side by side on the same prompts.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "pass_costs.hpp"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // T(n) of a model: the time of a pass over n nodes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "report.hpp"
 
 #include <algorithm>
@@ -39,7 +40,10 @@ nlohmann::ordered_json given_json(const Figures& f) {
 nlohmann::ordered_json to_json(const Figures& f) {
   nlohmann::ordered_json depths = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::array(),
                          contexts = nlohmann::ordered_json::array(),
-                         confidences = nlohmann::ordered_json::array();
+                         confidences = nlohmann::ordered_json::array(),
+                         prompts = nlohmann::ordered_json::array();
+  for (std::size_t p = 0; p < f.terms.time.over.size(); ++p)
+    prompts.push_back({static_cast<std::int64_t>(f.terms.time.over[p]), f.terms.time.under[p]});
   for (const auto& share : f.acceptance_by_depth)
     depths.push_back(share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json());
   for (std::size_t r = 0; r < f.by_context.size(); ++r)
@@ -81,7 +85,8 @@ nlohmann::ordered_json to_json(const Figures& f) {
                              {"mat_per_verified_node", f.mat_per_verified_node},
                              {"draft_milliseconds_per_round", f.draft_milliseconds_per_round},
                              {"target_milliseconds_per_call", f.target_milliseconds_per_call},
-                             {"drafts", drafts}};
+                             {"drafts", drafts},
+                             {"by_prompt", prompts}};
   if (!f.given_swi.empty()) out["swi_by_costs"] = given_json(f);
   if (f.intervals) out["intervals"] = intervals_json(f);
   return out;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reports of figures as JSON and as tables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Builds pipelines when they are run, over models that are loaded once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Searches: the best of many pipelines, chosen on development prompts.
 #pragma once
 

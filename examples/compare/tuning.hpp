@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tuning: pipelines with the best predicted lengths and limits, from measured acceptance and costs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tuning_run.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs the tuning: probes, costs, limits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/grow.cuh>
 
 #include <cstdio>

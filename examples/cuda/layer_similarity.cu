@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/layer_similarity.cuh>
 
 #include <cstdio>

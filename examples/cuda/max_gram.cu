@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/max_gram.cuh>
 
 #include <cstdio>

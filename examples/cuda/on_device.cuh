@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays on the device, for these examples: the host's values, or zeros. Programs this short free nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/top_k_distillation.cuh>
 
 #include <cstdio>

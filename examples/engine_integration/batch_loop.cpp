@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An engine whose own loop decodes many texts: it owns models, slots and schedule, and runs the passes that
 // rounds wait for, merged. What to draft is one decision for all of them (BatchBudget). BatchSpeculator is
 // the same loop with a queue, prefixes in common and pauses.

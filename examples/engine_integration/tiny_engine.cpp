@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An engine with its own loop, buffers and KV cache that uses a single acceptance rule of the library.
 //
 // It generates the same short texts twice, plainly and by speculation over small token trees, and checks that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What became of the texts of a run: shown, counted, written as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The answers to a file of prompts, several texts at once.
 #pragma once
 

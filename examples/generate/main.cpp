@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-generate: text from a prompt, by a pipeline of your choice.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "panes.hpp"
 
 #include <sys/ioctl.h>

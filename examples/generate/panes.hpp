@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --race on a wide terminal: two recorded runs side by side, replayed as they were measured.
 #pragma once
 

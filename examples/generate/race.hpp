@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --race: plain decoding and a pipeline on the same prompts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Colours, where they are wanted.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --trace: a picture of each round's proposal and its result, and a page that steps through them.
 #pragma once
 

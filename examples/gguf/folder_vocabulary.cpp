@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "folder_vocabulary.hpp"
 
 #include <sentencepiece_processor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The vocabulary of a model's folder, as a GGUF file has it.
 #pragma once
 

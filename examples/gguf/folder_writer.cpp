@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "folder_writer.hpp"
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes a model in GGUF as a Hugging Face folder.
 #pragma once
 

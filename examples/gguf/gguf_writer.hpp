@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes a model as a GGUF file, the format of llama.cpp.
 #pragma once
 

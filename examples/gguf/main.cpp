@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-gguf: converts a Hugging Face folder to a GGUF file, and back.
 #include <filesystem>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "delaying_proxy.hpp"
 
 #include <netdb.h>

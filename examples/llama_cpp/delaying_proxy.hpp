@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A proxy on this machine that delays what passes through it, and counts round trips: a distant server
 // nearby.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-distance: how far a model's next-token distributions are from those of its float weights, by type
 // of weights and by engine.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "llama_models.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models in GGUF files for the programs' pipelines.
 #pragma once
 

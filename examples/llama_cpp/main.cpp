@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-llama: runs pipelines on models in GGUF files, inside llama.cpp.
 #include <unistd.h>
 

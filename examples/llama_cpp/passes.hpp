@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --passes: what a pass over n nodes costs inside llama.cpp and in cpu::Decoder, and whether its rows are
 // those of single passes.
 #pragma once

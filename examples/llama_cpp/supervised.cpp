@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A text that outlives the servers of its model: libllama ends the process that loses an RPC server, so the
 // model runs in a child, and this process starts another one with the text so far. usage:
 // specula-llama-supervised TARGET.gguf HOST:PORT[,...] PROMPT [MAX_NEW_TOKENS]

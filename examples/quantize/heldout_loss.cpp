@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "heldout_loss.hpp"
 
 #include <cstdint>

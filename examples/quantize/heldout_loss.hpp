@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Held-out loss of a model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-quantize: writes a model with 8-bit weights.
 #include <algorithm>
 #include <bit>

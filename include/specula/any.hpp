@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type erasure: models, drafters, rules and shapes that are chosen at run time, at one virtual call per pass.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts at once: models of many texts and their slots, the driver, rounds for a loop of one's own, and
 // the budget that they draft from.
 #pragma once

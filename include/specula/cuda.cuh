@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All functions that users of the CUDA headers call, with the arguments that they take: cuda/api/ and cuda/args/.
 // C++17.
 #pragma once

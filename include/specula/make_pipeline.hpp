@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instantiates all pipelines for make_pipeline(): include this in exactly one source file of a program, and
 // specula/pipeline.hpp in the others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // make_pipeline(): pipelines named by a text at run time. Most files of a program include this. One file of
 // the program also includes make_pipeline.hpp, which compiles them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula: speculative decoding for any language model behind a small adapter.
 //
 // Includes all headers that need only the standard library. Adapters are separate: specula/cpu/decoder.hpp

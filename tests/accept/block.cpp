@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Block verification of chains, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling, which chooses between sample-and-match and traversal. Each rule of the header has a test of its
 // own: greedy, sample_and_match, rejection, traversal, block; the verifier that they share: residual,
 // target_distributions.

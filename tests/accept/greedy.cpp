@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // The Greedy rule, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>

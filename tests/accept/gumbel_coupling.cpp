@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // GumbelCoupling: draft and target share Gumbel noise, so one seed gives one text.
 #include <specula/accept/gumbel_coupling.hpp>

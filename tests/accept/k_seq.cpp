@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // The k-SEQ rule (SpecTr), against a dense reference implementation.
 #include <specula/accept/k_seq.hpp>

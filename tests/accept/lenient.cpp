@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lenient rejection sampling, and accept_lossy().
 #include <specula/accept/lenient.hpp>
 

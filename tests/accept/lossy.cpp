@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/accept/lossy.hpp>
 
 #include <doctest/doctest.h>

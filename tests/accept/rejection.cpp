@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Rejection sampling on chains and trees, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised optimised
 // Residual distributions after any number of rejections, against dense doubles.
 #include <specula/accept/target_distributions.hpp>

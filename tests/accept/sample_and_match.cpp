@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SampleAndMatch: the target's own samples, matched with the draft tokens.
 #include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // TargetDistributions: the target's distributions after each node, computed on request.
 #include <specula/accept/target_distributions.hpp>
 

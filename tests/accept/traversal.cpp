@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Traversal verification of trees, leaf to root, against a dense reference implementation.
 #include <specula/accept/exact_rules.hpp>

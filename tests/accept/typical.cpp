@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Typical acceptance (Medusa), against a dense reference implementation.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AnyDrafter: forwards to its drafter, whose cache must not be the target's. (Texts: any_shape.cpp,
 // any_model.cpp.)
 #include <specula/any/any_drafter.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/any/any_model.hpp>
 
 #include <doctest/doctest.h>

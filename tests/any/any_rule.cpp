@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // AnyRule: type-erased acceptance rules.
 #include <specula/any/any_rule.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AnyShape and AnyDrafter: type-erased shapes and drafters.
 #include <specula/any/any_shape.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A wrapper of a model answers as its model does: every wrapper times every optional capability of a model,
 // over one that has it and one that has not. tests/policy/capabilities.cpp has the list.
 #include <specula/any.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A wrapper of a drafter, a shape, a rule or a whole pipeline answers as its content does: every wrapper
 // times every optional capability, over a content that has it and one that has not.
 // tests/policy/capabilities.cpp has the list.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // What the header lets pass computes as it promises; what it refuses: compile_fail/{fast_math,cxx17,...}.cpp
 #include <specula/base/compiler_options.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Range checks: what is refused, and that the message has the name, the value and the range.
 #include <specula/base/fields.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SPECULA_HAS_MEMBER: finds a name whatever it names, and nothing else.
 #include <specula/base/has_member.hpp>
 

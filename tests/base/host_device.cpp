@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The marks of functions that CPU and CUDA share: what they are where no device is compiled for.
 #include <specula/base/host_device.hpp>
 

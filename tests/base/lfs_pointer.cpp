@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What Git LFS leaves in place of a file, and what only resembles it.
 #include <specula/base/lfs_pointer.hpp>
 

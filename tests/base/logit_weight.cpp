@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scalars of a row's weights as powers of two, against exp(): at any offset of the row, and below the cut.
 #include <specula/base/logit_weight.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Philox4x32-10.
 #include <specula/base/philox.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ProposalKind: which kinds a declared kind covers.
 #include <specula/base/proposal_kind.hpp>
 

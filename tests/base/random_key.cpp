@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keys of uniform draws: no two purposes, nodes or depths of a round share one, and where each field lies in
 // the Philox counter.
 #include <specula/base/random_key.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers from text: exact, and the same in every locale and with every standard library.
 #include <specula/base/read_number.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // LogitsView, Distribution and PointMasses.
 #include <specula/base/rows.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SamplingParams: valid ranges and error messages.
 #include <specula/base/sampling_params.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stats: counts and derived figures.
 #include <specula/base/stats.hpp>
 

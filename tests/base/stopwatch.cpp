@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/base/stopwatch.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens and nodes, which CPU and CUDA share: 32 bits, and none of them is no index.
 #include <specula/base/tokens.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // VerifyResult: the accepted path and the next token.
 #include <specula/base/rows.hpp>
 

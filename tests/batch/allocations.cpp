@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rounds of many texts in steady state allocate nothing, with and without a budget in common.
 #include <specula/batch.hpp>
 

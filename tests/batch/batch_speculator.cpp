@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BatchSpeculator: texts in a batch are bitwise those alone, whatever joins, ends, fails and is forked beside
 // them.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // A budget of draft tokens against the best fixed size, over a grid of acceptance, drafts, texts and costs of
 // passes, by a virtual clock; with single passes that seem to take 100,000 times as long, and clocks that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts in a batch whose drafts read the target's state, keys and values (Glide) or features (FeatureHead):
 // bitwise those alone, under random schedules.
 #include <doctest/doctest.h>

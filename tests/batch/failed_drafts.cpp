@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stats::failed_drafts in a batch: a text whose draft fails counts once, and the others and the next in its
 // slot do not.
 #include <specula/batch.hpp>

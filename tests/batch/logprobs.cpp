@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Log-probabilities of texts in a batch: bitwise those alone, of the emitted tokens, in the result and in a
 // sink.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts with logit processors in a batch: their passes are merged, each text is the one that it is alone.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Room: texts that pause, or make room for others, go on as if they had not.
 #include <doctest/doctest.h>
 

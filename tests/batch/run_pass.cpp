@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prompts in passes of many texts: they hold up the texts that are being written by one chunk together.
 #include <specula/batch/run_pass.hpp>
 

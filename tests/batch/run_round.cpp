@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // run_round(): a loop of one's own over many texts; pauses, prompts in chunks, failures, and what is refused.
 #include <specula/batch/run_round.hpp>
 

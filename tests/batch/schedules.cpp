@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random schedules of a batch: joins, cancels, pauses, pages that run out, passes that fail; every text is
 // bitwise the one alone, or its beginning.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // One budget for all texts of a batch: what it gains and what it may lose, in replays of recorded acceptance.
 

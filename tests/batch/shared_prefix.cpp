@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What texts of a batch begin alike with: which slot a text gets, whether it waits, what is copied.
 #include <specula/batch/shared_prefix.hpp>
 

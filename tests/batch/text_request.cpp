@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draws of texts in a batch: independent without a seed, and those of the text alone with one.
 #include <doctest/doctest.h>
 

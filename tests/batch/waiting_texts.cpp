@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The queue of the texts of a batch that have no slot.
 #include <specula/batch/waiting_texts.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: kMembers|StackOf
 #include <specula/specula.hpp>
 

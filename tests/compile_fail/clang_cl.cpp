@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: specula does not support clang-cl
 // flags: -U__GNUC__ -D__clang__=1 -D_MSC_VER=1940
 #include <specula/base/compiler_options.hpp>

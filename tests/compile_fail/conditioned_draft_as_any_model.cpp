@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: a model with set_target_state\(\) must be TargetConditioned
 #include <specula/any.hpp>
 #include <specula/model/features.hpp>

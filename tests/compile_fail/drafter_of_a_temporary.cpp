@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: deleted
 // expect: a temporary: the model must outlive this; name it
 #include <specula/specula.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: ExposesKeyValues
 #include <specula/specula.hpp>
 

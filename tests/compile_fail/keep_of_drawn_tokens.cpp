@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: no matching (member )?function for call to|invalid reference to function
 // expect: constraints? not satisfied|was not satisfied|evaluated to false
 // A choice among drawn tokens biases the text, so a pipeline that draws cannot leave any out.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: SkipsLayers
 #include <specula/specula.hpp>
 

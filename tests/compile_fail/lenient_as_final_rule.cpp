@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: accept_lossy\(rule\)
 #include <specula/specula.hpp>
 

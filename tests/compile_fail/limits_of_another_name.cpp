@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: Limits: no field of this name: they are max_new_tokens
 #include <specula/specula.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: its second part is a model, not a drafter: wrap it: ModelDrafter.draft.
 #include <specula/specula.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: error: static.assert[^!]*TreeVerifier or PathVerifier: the target is no LanguageModel
 // expect: type.constraint[^!]*c\.vocab_size\(\)|c\.vocab_size\(\)[^!]*return-type-requirement
 // expect: c\.size\(\)[^a-z]* (is|would be) invalid

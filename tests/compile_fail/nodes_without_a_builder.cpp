@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: no member named [^a-z]*choose
 // expect: push[^;]*protected
 // expect: TokenTree\([^;]*protected|protected constructor

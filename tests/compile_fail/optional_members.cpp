@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: the drafter's reserve is not Reserves
 // expect: the drafter's usage is not ReportsUsage
 // expect: a drafter with kMembers must be HasMembers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: the batched model's fork is not ForksTexts
 // expect: the batched model's kBatchInvariant is not BatchInvariant
 // expect: the batched model's change_count is not CountsSlotChanges

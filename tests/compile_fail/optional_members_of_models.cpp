@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: the model's change_count is not CountsChanges
 // expect: the model's pass_seconds is not TimesItself
 // expect: the model's raw_rows is not KeepsRawRows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: a model or a drafter with begin_pass or end_pass must be MergesPasses
 // expect: a verifier with begin_round or end_round must be MergesRounds
 // expect: check_pass_halves(<|\(\) .with M = )[a-z_:]*D1

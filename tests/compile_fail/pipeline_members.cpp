@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: error: static.assert[^!]*TreeVerifier or PathVerifier: the rule is no AcceptanceRule
 // expect: Speculator: its second part is no Drafter
 // expect: this is no ProposalShape for this drafter

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: braces are no prompt: name its type
 #include <specula/specula.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: these tokens have another type: specula::Token is std::int32_t
 #include <specula/specula.hpp>
 

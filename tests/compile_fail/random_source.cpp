@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: error: static.assert[^!]*this is no random source: pass specula::PhiloxRandom
 // expect: shared noise needs a random source with `Token draw_by_noise
 #include <specula/accept/gumbel_coupling.hpp>

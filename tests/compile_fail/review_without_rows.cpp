@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: ReviewingStackOf
 #include <specula/specula.hpp>
 

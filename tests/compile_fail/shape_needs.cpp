@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: error: static.assert[^!]*this shape needs a drafter with rows
 // expect: explain_shape[^;,]*Cape
 // expect: explain_shape[^;,]*CostAware<specula::Beam>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: a sink is called with specula::Tokens and returns nothing, or a bool
 #include <specula/specula.hpp>
 

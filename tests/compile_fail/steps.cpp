@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: write `co_await ask\(\.\.\.\)` in a function that returns Steps
 // expect: a function that returns Steps needs a ProposalBuilder& among its parameters
 #include <specula/specula.hpp>

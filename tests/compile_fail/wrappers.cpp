@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect: accept_lossy\(rule\)
 // expect: AnyDrafter: a Stack would lose its members
 // expect: Stack: one of its members is a Stack

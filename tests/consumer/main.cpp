@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/specula.hpp>
 
 // A tree of one draft token, from the facade alone.

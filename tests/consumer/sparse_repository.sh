@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: sparse_repository.sh SOURCE FOLDER CLIENT
 # Makes FOLDER a repository of these sources with a file as large as the models', from which clients may clone in part.
 # What an earlier run left in CLIENT goes: git does not clone into a folder that is there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AcceptanceEstimator: from the draft's confidence to the acceptance that was seen.
 #include <specula/cost/acceptance_estimator.hpp>
 

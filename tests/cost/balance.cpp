@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Balance: what drafting may lose, and when it is tried again.
 #include <specula/cost/balance.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BatchBudget: what a round may draft, and what all rounds together may lose.
 #include <specula/cost/batch_budget.hpp>
 

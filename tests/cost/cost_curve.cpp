@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CostCurve: the cost of a pass by its number of nodes, given or learned.
 #include <specula/cost/cost_curve.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CurveCostModel: which draft tokens pay.
 #include <specula/cost/curve_cost_model.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DraftCosts: what draft calls cost, the catch-up, and what is known of both by a bound.
 #include <specula/cost/draft_costs.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pace: seconds of passes as costs, on a machine that others load, and by clocks that advance in steps or not
 // at all.
 #include <specula/cost/pace.hpp>

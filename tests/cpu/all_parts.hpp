@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a plain Llama lacks, for the tests' models of random weights.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention scores of other sizes than random weights have: all alike, steep, or one far above the rest.
 #pragma once
 

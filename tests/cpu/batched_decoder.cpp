@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What compile_decoder.hpp defines, and compile_decoder_double.hpp: all that a file needs which includes the
 // declarations alone, as this does. The target specula::cpu compiles both.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What compile_decoder_double.hpp defines: all that a file needs for models in double which includes the
 // declarations alone, as this does. Both precisions side by side: compile_decoder.cpp.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Llama decoders conditioned on a target's keys and values (GLIDE) or features (EAGLE), against a naive
 // transcription.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // cpu::Decoder as a language model: trees, paths, commits and appends, against each other and against a naive
 // transcription.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A steady round allocates nothing.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A decoder's sizes: which layers a draft reads, and that what is out of range or does not fit together is an
 // error.
 #include <specula/cpu/decoder_config.hpp>

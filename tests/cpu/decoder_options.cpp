@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DecoderOptions: ranges, instruction sets, wide products.
 #include <specula/cpu/decoder_options.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // A trained checkpoint (TinyStories), if present: float against double and the naive transcription, trees
 // against paths.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loading the weights of a Hugging Face directory: values, and all errors.
 #include <specula/cpu/decoder_weights.hpp>
 

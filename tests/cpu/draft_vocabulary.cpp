@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Drafts that predict some of their target's tokens: bits as those of a whole LM head, drafts over the
 // target's embedding, and the text of pipelines.

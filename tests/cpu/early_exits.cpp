@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // A Llama decoder with early exits: the rows of an exit are those of a model that ends there, for any earlier
 // exits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The GGUF container: keys of every type and tensors are read as they were written; errors of broken files.
 #include <specula/cpu/gguf.hpp>
 

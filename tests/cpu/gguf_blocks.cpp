@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Number types of GGUF: blocks against their formulas, rounded rows against what they may lose.
 #include <specula/cpu/gguf_blocks.hpp>
 

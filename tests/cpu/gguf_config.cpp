@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The config of a model in GGUF: what its keys become, and every refusal names file, key and way out.
 #include <specula/cpu/gguf_config.hpp>
 

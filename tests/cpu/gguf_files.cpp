@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models in several GGUF parts: found by name, and errors that name the part.
 #include <specula/cpu/gguf_files.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tiny random model as a Hugging Face folder and as a GGUF file, for tests.
 #pragma once
 

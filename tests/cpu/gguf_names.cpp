@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of tensors in GGUF and in Hugging Face folders.
 #include <specula/cpu/gguf_names.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensors of GGUF: a decoder over such a file computes what it computes over the folder that the file was
 // made of; and every tensor that cannot be read is refused by file, name and type.
 #include <specula/cpu/gguf_tensors.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Choice of rounded inputs and weight types.
 #include <specula/cpu/inputs.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights at 8 bits in groups with a power of two: decoding, rounding to the better of two scales, and exact
 // round trips.
 #include <specula/cpu/int8_groups.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The JSON parser of config files and safetensors headers.
 #include <specula/cpu/json.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // JsonFields: values by type; what is missing, of another type or out of range is an error that names it.
 #include <specula/cpu/json_fields.hpp>
 

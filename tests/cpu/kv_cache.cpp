@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // KvCache: slots are stored, moved, and read as the panel product reads them.
 #include <specula/cpu/kv_cache.hpp>
 

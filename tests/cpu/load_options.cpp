@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options of loading: the defaults. What they do is tested in gguf_tensors.cpp.
 #include <specula/cpu/load_options.hpp>
 

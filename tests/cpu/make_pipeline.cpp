@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: slow
 // Pipelines by name over the model pack: the same text, rounds and acceptance as the Speculators that they
 // stand for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A Llama decoder transcribed from the equations of transformers' modeling_llama.py, with the additional
 // parts of Qwen2, of Qwen3 and of conditioned drafts: plain loops in double, no cache, no panels, nothing
 // shared with the library but the config and the numbers in the weights.

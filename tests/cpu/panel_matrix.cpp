@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // PanelMatrix: rows are stored and read back, with both weight types.
 #include <specula/cpu/panel_matrix.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // Random trees on a tiny Llama: a tree equals its paths, a commit equals a prefill, and the KV cache may be
 // full.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // read_decoder_config(): config.json of Llama, Mistral, Qwen2 and Qwen3 models, and of conditioned drafts.
 #include <specula/cpu/read_decoder_config.hpp>
 

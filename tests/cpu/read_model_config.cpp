@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The config of a model by its path: of a folder or of a GGUF file.
 #include <specula/cpu/read_model_config.hpp>
 

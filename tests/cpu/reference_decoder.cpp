@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reference decoder against cpu::Decoder, on random trees, commits and truncations of models of odd
 // sizes; as the target of a pipeline; its errors.
 #include <specula/cpu/reference_decoder.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading safetensors files: values of each type, and errors.
 #include <specula/cpu/safetensors.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes safetensors files and model directories for the tests of the loader.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // A Llama decoder that skips some of its blocks in its own KV cache, and the similarity of its attention
 // blocks.

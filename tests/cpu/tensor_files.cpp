@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files of a checkpoint: errors name what is missing. Shards and their index are tested in
 // llama_weights.cpp.
 #include <specula/cpu/tensor_files.hpp>

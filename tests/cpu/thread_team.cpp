@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // ThreadTeam: barriers between threads.
 #include <specula/cpu/thread_team.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Training equals inference for drafts conditioned on the target: with the masks of theory/, all rows and all
 // predicted features are those of the steps of a round.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Golden logits of Hugging Face's transformers: tiny models of each family that is read, with each kind of
 // scaled angles, by the decoder in float and in double and by the reference decoder. transformers/logits.py
 // made them, and has the formula of the weights, too.

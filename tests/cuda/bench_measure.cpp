@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Measurement and JSON output of the GPU programs in bench/cuda.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DistinctWeights: a distribution without the tokens of a node's children.
 #include <specula/distribution/distinct_weights.hpp>
 

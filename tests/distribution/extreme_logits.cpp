@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set:
 // distributions, draws, and errors beyond the range.

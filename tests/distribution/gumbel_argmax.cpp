@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gumbel_argmax() with given words in place of noise: the earliest time wins.
 #include <specula/distribution/gumbel_argmax.hpp>
 

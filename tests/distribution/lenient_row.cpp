@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // lenient_row(): the distribution q_eff of a lenient review.
 #include <specula/distribution/lenient_row.hpp>
 

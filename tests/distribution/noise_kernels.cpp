@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Kernels of Gumbel noise from Philox words.
 #include <specula/distribution/noise_kernels.hpp>

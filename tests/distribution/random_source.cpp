@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // PhiloxRandom: uniform draws by key, draws of tokens, draws by shared Gumbel noise.
 #include <specula/distribution/random_source.hpp>

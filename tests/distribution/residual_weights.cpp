@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ResidualWeights: (p - q)+ in tiles.
 #include <specula/distribution/residual_weights.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Reference kernels of rows: their numeric contract.
 #include <specula/distribution/row_kernels.hpp>

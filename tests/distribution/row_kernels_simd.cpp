@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // SIMD kernels of rows: their numeric contract on each instruction set.
 #include <specula/distribution/row_kernels_simd.hpp>

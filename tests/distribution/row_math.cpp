@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Row arithmetic: choice of kernels, tiles of a row, merging of tiles.
 #include <specula/distribution/row_math.hpp>

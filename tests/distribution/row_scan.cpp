@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised optimised
 // RowScan: the distribution of a row of logits, its weights and masses, and its top-k.
 #include <specula/distribution/row_scan.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised optimised
 // Truncation thresholds: top-k, top-p and min-p.
 #include <specula/distribution/truncation.hpp>

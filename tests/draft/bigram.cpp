@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bigram: draft tokens from a table of pairs, or from the pairs of the text.
 #include <specula/draft/bigram.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Drafters conditioned on the target (Glide, FeatureHead): which nodes are kept, dropped and recomputed.
 #include <specula/draft/conditioned.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // EarlyExitDrafter (S2D): which exit each draft token takes.
 #include <specula/draft/early_exit_drafter.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // FeatureHead (EAGLE, HASS): a draft conditioned on the target's features.
 #include <specula/draft/conditioned.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // find_skipped: which blocks a model misses least, alone and together.
 #include <specula/draft/find_skipped.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Glide: a draft conditioned on the target's keys and values.
 #include <specula/draft/conditioned.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // LayerSkip (ASD): the target without some of its blocks as the draft.
 #include <specula/draft/layer_skip.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // MaxGram: n-gram draft tokens by the longest matching suffix (prompt lookup).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ModelDrafter: a language model as drafter; which nodes its KV cache keeps.
 #include <specula/draft/model_drafter.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // NoDrafter: plain decoding as a pipeline.
 #include <specula/draft/no_drafter.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stack: several drafters as one.
 #include <specula/draft/stack.hpp>
 

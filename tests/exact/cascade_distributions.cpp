@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of cascades: horizontal, vertical and both, at any lenience,
 // over rows and over point masses.

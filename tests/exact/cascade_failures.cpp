@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: slow optimised
 // Known mistakes in cascades. Each must show as a bias, or the tests of their distributions prove nothing.
 #include <doctest/doctest.h>

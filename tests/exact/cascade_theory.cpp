@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The theory of cascades against the shapes: models whose draft tokens are accepted with prescribed
 // probabilities, and counts of emitted tokens and calls per round. Fixed seeds; every comparison is in

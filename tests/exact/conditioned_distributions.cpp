@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of pipelines whose draft is conditioned on the target, against the target's. How
 // the text was reached changes the draft's rows, but not the distribution of the text.

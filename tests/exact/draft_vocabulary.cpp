@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of pipelines whose draft predicts some of the target's tokens only (a draft
 // vocabulary), against the target's: its rows are minus infinity elsewhere, and those tokens come from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of texts whose draft fails, also because of the tokens that it has drawn itself.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // Known mistakes of published implementations. Each must show as a bias, or these tests prove nothing.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // Acceptance of each rule, against the maximum of any lossless rule.
 #include <doctest/doctest.h>

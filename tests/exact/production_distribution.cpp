@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The distribution with the production arithmetic: float kernels, Philox uniform draws, a vocabulary of two
 // tiles. Chi-square at fixed seeds; n and alpha are stated with each test.

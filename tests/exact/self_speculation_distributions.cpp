@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of self-speculation (early exits, layer skipping), against the target's; and the
 // bias of a draft that exits depending on the token it drew, but reports the distribution of its exit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of every lossless pair of shape and rule, against the target's.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact distribution of rules over trees grown in every way, against the target's.
 #include <doctest/doctest.h>

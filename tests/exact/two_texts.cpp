@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // The exact joint distribution of two texts whose passes are merged, without and with a budget in common.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // A template: a rule and a shape of one's own, checked by enumerating every outcome of whole pipelines. Copy
 // this file to tests/exact/NAME.cpp, configure again, and build test_exact_NAME.

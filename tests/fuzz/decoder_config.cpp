@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes the reading of config.json: any bytes give an error or a valid config.
 #include <specula/cpu/read_decoder_config.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes GGUF files: any bytes give an error, or keys and tensors within the file, a config or an error, and
 // rows.
 #include <specula/cpu/gguf_tensors.hpp>

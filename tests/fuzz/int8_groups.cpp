@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes matrices of 8 bits: any bytes give an error or rows that bfloat16 represents; any floats are
 // rounded.
 #include <specula/cpu/tensor_files.hpp>

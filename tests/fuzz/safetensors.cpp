@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes safetensors files: any bytes give an error or tensors within the file, never a read outside.
 #include <specula/cpu/safetensors.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes every rule on proposals and rows made of the input's bytes: results against the dense rules if no
 // uniform draw is near a boundary, fast kernels against doubles; for any rows, the result is a path or an
 // exception.

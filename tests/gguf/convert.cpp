@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Folders to GGUF files and back: the same logits, tokens, ends and chat templates.
 #include "folder_writer.hpp"
 #include "gguf_writer.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Fails if the facade, preprocessed by COMPILER, has more than MOST lines; the largest contributors are standard headers,
 # which `-H` lists.
 execute_process(COMMAND ${COMPILER} -std=c++20 -I${INCLUDE} -E -P -x c++ ${INCLUDE}/specula/specula.hpp

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names that other libraries define as macros. A specula header that uses one would break in such programs,
 // so here each expands to a syntax error. The standard library, Eigen and nlohmann/json use some of them, so
 // they are included first:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What users include, with most of what it makes for them.
 #include <specula/any.hpp>
 #include <specula/make_pipeline.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // llama_cpp::BatchedModel: several texts in one libllama context, against a Model for each.
 #include <specula/llama_cpp/batched_model.hpp>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: command_line.sh LLAMA GGUF DISTANCE EXAMPLES_FOLDER [RPC_SERVER]
 # Exit codes and messages of specula-llama, specula-gguf and specula-distance, and what they do with the model pack.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 
 // GGUF read and written by our own code, and by ggml's: the same types, the same bits; K-quants by ggml.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 
 // Writing Hugging Face directories as GGUF: the same model and the same tokens.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // load(): files that libllama cannot load, and where the layers of a model are put.
 #include <specula/llama_cpp/load.hpp>
 

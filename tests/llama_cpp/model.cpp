@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // llama_cpp::Model, the adapter to libllama: rows, trees, commits and failures, against cpu::Decoder and
 // against new contexts.

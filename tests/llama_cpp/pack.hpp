@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The pack's models as GGUF files, for tests on a real trained pair.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small GGUF models with random weights of any type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models and options that the adapter to libllama refuses.
 #include <specula/llama_cpp/model.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // A target on two machines: rpc_devices(), the texts, the round trips, and a supervisor of what libllama
 // ends.

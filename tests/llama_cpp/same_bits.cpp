@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Options::same_bits: rows of passes over several tokens and of trees have the bits of plain decoding, by
 // type of weights, threads and context; where flash attention is used otherwise.

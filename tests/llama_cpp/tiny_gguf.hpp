@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes GGUF files of metadata alone, which suffices for libllama's vocabulary.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shared_vocabulary(): vocabularies of a target and a draft that are equal, differ in padding, or differ in a
 // token. Text and tokens by them.
 #include <specula/llama_cpp/vocabulary.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Models with sliding windows inside llama.cpp: tokens outside the window are available again after a
 // truncation.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models of many texts, and what they may have besides, by concept.
 #include <specula/model/batched_language_model.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // expect_rows(): checks of the rows that a model returns.
 #include <specula/model/expect_rows.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // FeaturesView: views of a target's features and hidden states.
 #include <specula/model/features.hpp>
 

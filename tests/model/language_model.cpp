@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a language model is, and what makes it one that can more: no member is optional.
 #include <specula/model/language_model.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MergesPasses: a pass in two halves is the pass of extend(), and one that fails in between never began.
 #include <specula/model/pass_request.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processed: a model with a logit processor.
 #include <specula/model/processed.hpp>
 

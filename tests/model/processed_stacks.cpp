@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Processed in stacks of several drafters: in no order of them is a processor shown a path that it has
 // excluded.

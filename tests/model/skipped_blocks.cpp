@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SkippedBlocks: given blocks, their count, and errors that name kind, layer and range.
 #include <specula/model/skipped_blocks.hpp>
 

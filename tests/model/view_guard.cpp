@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ViewGuard: detects views of a model's state that are used after a later call.
 #include <specula/model/view_guard.hpp>
 

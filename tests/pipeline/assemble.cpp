@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A text's rule, and a Speculator as a Pipeline.
 #include <specula/pipeline/assemble.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of drafters and methods, which newcomers take for pipelines: each is told with one that can be run.
 #include <specula/pipeline/factory.hpp>
 #include <specula/pipeline/drafter_names.hpp>

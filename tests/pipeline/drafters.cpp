@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The drafters of a text: which values they add, and what PipelineFactory says of them.
 #include <specula/pipeline/drafters.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is known of a pipeline before its models are: usage, which drafters a shape takes, the models' names
 // and room.
 #include <specula/pipeline/factory.hpp>

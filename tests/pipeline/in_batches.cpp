@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pipelines by name over texts of a batch: each writes what it writes alone, in merged passes.
 #include <doctest/doctest.h>
 

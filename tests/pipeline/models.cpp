@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An engine's models, by name: errors that say which model cannot do what.
 #include <specula/pipeline/models.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/pipeline/named_models.hpp>
 
 #include <doctest/doctest.h>

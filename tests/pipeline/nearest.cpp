@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The names nearest to a misspelt one.
 #include <specula/pipeline/nearest.hpp>
 

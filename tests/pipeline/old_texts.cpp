@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The texts of earlier versions are errors that name the text in their place.
 #include <specula/pipeline/old_texts.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The table of pipelines, as factory.hpp shows it and docs/run_time_pipelines.md describes it. It is compiled
 // once, elsewhere.
 #include <specula/pipeline/factory.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a Pipeline shows of the record that its rounds are written to, and generate() of it.
 #include <specula/pipeline/run_time_pipeline.hpp>
 

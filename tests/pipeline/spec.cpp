@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The grammar of pipelines' texts: their parts, the values of fields, and errors that quote the text.
 #include <specula/pipeline/spec.hpp>
 

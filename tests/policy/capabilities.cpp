@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Census of optional members: each is a concept with a row in the table of docs/design.md and a cell for
 // every wrapper.
 #include <specula/any.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The concepts of concepts.hpp, and checks of shapes' fields and drafters' rows.
 #include <specula/policy/concepts.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What policies may have besides: a concept holds only if all of its members are there, and in which cache a
 // drafter works.
 #include <specula/policy/optional_members.hpp>

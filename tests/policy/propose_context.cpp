@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The round as a shape sees it: stop tokens, the questions of a cost model, checks of a draft's rows and
 // failures.
 #include <specula/policy/propose_context.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // specula-generate's answers: what a text that fails leaves of the others, and which draws each has, one by
 // one and in a batch.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // specula-compare --batch: batches whose rounds and times are scripted.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The file of bigram counts.
 #include <doctest/doctest.h>
 

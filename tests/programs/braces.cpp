@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Brace expansion of pipeline names.
 #include "braces.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A chat as tokens: its turns, its control tokens, and which tokens of an earlier turn it keeps.
 #include "chat.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chat templates: where they are found, what is refused, and that hostile ones end.
 #include "chat_template.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The programs' checks before a run, and their output: files, memory, context, tables.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: command_line.sh GENERATE COMPARE EXAMPLES_FOLDER BIGRAM QUANTIZE
 # Exit codes and messages of the programs; with the model pack also what they print.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // Blocks that a target can draft without, as text and as pipelines.
 #include "found_blocks.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vocabularies of GGUF files: the tokens of the models' own tokenizers, compared with `tokenizers` and
 // SentencePiece.
 #include "gguf_vocabulary.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // Pages with JSON inside: nothing in the JSON can end its element.
 #include "html_page.hpp"

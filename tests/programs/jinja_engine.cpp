@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Jinja templates by llama.cpp's engine, against transformers' renderings of them.
 #include "jinja_engine.hpp"
 

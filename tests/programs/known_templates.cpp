@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chat templates known by their text, against transformers' renderings of them.
 #include "known_templates.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Work in a child process of bounded time, memory and output.
 #include "limited_call.hpp"
 

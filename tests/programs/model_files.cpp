@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files of a model's folder: every row of the table in docs/measuring.md is true.
 #include <doctest/doctest.h>
 

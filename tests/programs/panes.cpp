@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // specula-generate --race on a wide terminal: two runs side by side.
 #include "panes.hpp"

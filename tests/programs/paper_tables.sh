@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: paper_tables.sh COMPARE ROOT DATA
 # scripts/paper_tables runs, resumes, and keeps the JSON of runs that it cannot measure; scripts/pages makes tables of it.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // The programs' pipelines: names, models, rules and texts.
 
@@ -240,7 +241,7 @@ TEST_CASE("errors explain wrong names") {
   CHECK(has(complaint("cape:budget=2.5"), "budget is 2.5, must be a whole number"));
   CHECK(has(complaint("chain:min=0@max-gram"), "min is 0, must be 1 to 64"));
   CHECK(has(complaint("chain:exit=2"), "exit is 2, must be 0 to 1"));
-  CHECK(has(complaint("chain:exit=nan"), "must be 0 to 1"));
+  CHECK(has(complaint("chain:exit=nan"), "exit is 'nan', must be a number"));
   CHECK(has(complaint("chain:=3"), "is not key=value"));
   CHECK(has(complaint("chain::3"), "a part is empty"));
   CHECK(has(complaint("autoregressive@small,base"), "2 drafters, must be 0 to 1"));

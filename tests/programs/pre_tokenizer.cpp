@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Patterns, normalizers and pre-tokenizers of tokenizer.json. Expected words are what Hugging Face's
 // `tokenizers` 0.23.3 gives: pre_tokenizer.pre_tokenize_str(text).
 #include "pre_tokenizer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // Pipelines by name of several drafters, some of which have a logits processor: none shows it a path that it
 // has excluded.

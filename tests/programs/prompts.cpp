@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files of prompts: formats, categories, development prompts.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: public_model.sh COMPARE ROOT DATA
 # scripts/public_model measures the pack's target, goes on where it was interrupted, says what is missing; scripts/pages makes a table of it.
 set -uo pipefail

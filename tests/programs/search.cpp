@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // Searches over pipeline names with braces.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokenizers: SentencePiece, and byte-pair encoding of tokenizer.json.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tokenizer.json: the kinds that are common, compared with Hugging Face's library; byte-level vocabularies.
 #include "tokenizer_json.hpp"
 

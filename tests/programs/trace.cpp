@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // specula-generate --trace: pictures of each round's proposal, and the page that steps through them.
 

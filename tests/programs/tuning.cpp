@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long
 // specula-compare --tune: probes, rates, costs and forecasts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Streaming of UTF-8 text and stop strings.
 #include <doctest/doctest.h>
 

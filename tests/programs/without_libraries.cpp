@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs built without Oniguruma and utf8proc: the sources are compiled here without the macros that say
 // they are there.
 // labels: alone

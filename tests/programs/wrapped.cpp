@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Help texts in lines of at most 100 bytes: where they are cut, and that no word is lost.
 #include "wrapped.hpp"
 

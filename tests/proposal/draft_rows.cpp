@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DraftRows: which row a distribution was made from, what is dropped, and which nodes have a slot.
 #include <specula/proposal/draft_rows.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ProposalBuilder: growth of proposals, recorded distributions, kinds, errors.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/proposal/review.hpp>

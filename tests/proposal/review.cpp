@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // review(): verification inside cascades, and the distribution q_eff that it records.
 #include <specula/proposal/review.hpp>

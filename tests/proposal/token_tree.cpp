@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A proposal as rules read it: nodes, children, kinds, the draft's probabilities, keys of uniform draws.
 #include <specula/proposal/token_tree.hpp>
 

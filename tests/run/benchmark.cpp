@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PolicyBenchmark: timing of pipelines against each other.
 #include <specula/run/benchmark.hpp>
 

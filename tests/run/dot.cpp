@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // to_dot(): proposals and their results as Graphviz text.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/run/dot.hpp>

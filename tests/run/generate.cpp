@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // generate(): limits, stop tokens, sinks and why a text ends, over a run whose rounds are scripted.
 #include <specula/run/generate.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // A shape learns from rounds in which it was asked to propose, and from no others: rounds for the root alone,
 // such as plain ones of a shared budget, change nothing of what it knows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits and sinks of generate().
 #include <specula/run/limits.hpp>
 

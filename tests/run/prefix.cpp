@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The prefix that start() keeps is known by all that enters keys and values: by the tokens, and by everything
 // that changes what a model computes for them.
 #include <specula/run/speculator.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A round in steps: calls in an order that is none throw, and change nothing.
 #include <specula/run/speculator.hpp>
 

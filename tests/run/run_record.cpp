@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // RunRecord: a text, its last round, and statistics of a text that ends within a round.
 #include <specula/run/run_record.hpp>
 

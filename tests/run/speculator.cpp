@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Speculator: texts, KV caches, limits, errors, statistics, cascades, shared models.
 #include <specula/run/speculator.hpp>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: commands.sh ROOT
 #
 # scripts/commands finds what is wrong in a page's commands, and scripts/demo and scripts/own_draft, which it runs, pass on what the user

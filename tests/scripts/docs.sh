@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: docs.sh ROOT
 #
 # The documentation builds: every public symbol is documented, and every link has a target. In a small tree, scripts/docs

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: gpu_build.sh ROOT
 #
 # scripts/gpu with files that do not compile and programs that fail: with a fake compiler whose programs only write JSON,

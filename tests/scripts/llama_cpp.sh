@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: llama_cpp.sh ROOT
 #
 # scripts/llama_cpp names its prefixes by what the processor has.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: pages.sh ROOT
 #
 # The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages --check detects differences.

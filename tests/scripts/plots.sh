@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: plots.sh ROOT
 #
 # The plots are those of their data (scripts/plots --check), can be drawn, twice to the same bytes, and a change is noticed.

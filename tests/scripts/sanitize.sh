@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: sanitize.sh ROOT
 #
 # Counts of compute-sanitizer's reports by scripts/gpu: every part is called, and every report is a failure; with a fake

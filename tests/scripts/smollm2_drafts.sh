@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: smollm2_drafts.sh ROOT
 #
 # scripts/smollm2_drafts with a fake trainer that only records its arguments: which drafts are trained, in which order, on the

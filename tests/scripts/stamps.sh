@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: stamps.sh ROOT
 #
 # Stamps of scripts/test: what their hash is of, and that the list of files has what the compiler reads.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # usage: train_variants.sh ROOT
 #
 # scripts/train_variants with a fake trainer that only records its arguments: which models are trained, in which order, and

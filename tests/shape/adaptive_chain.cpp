@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AdaptiveChain: chains whose end is learned (Draft & Verify's threshold, a heuristic).
 #include <specula/shape/adaptive_chain.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Steady rounds allocate nothing, for any shape and rule.
 #include <doctest/doctest.h>
 

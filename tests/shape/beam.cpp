@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Beam: beam search merged into a tree.
 #include <specula/shape/beam.hpp>
 

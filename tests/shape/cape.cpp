@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cape: a greedy spine with runners-up by confidence.
 #include <specula/shape/cape.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cascade: the full cascade of CS-Drafting, against the recursion.
 #include <specula/shape/cascade.hpp>
 

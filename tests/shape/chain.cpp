@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chain: greedy, sampled and shared chains.
 #include <specula/shape/chain.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Growth of chains by one or several drafters, and reviews.
 #include <specula/shape/cascade.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // CostAware: proposals limited to draft tokens that pay, under simulated costs.
 

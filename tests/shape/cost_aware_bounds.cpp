@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // CostAware in simulated time: its loss against plain decoding is bounded, and it finds most of the gain.
 #include <specula/cost/curve_cost_model.hpp>

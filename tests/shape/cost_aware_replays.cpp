@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // CostAware in replays of texts in simulated time: what it loses where drafting does not pay, from the first
 // text on, and what it reaches of the best fixed length. Here six replays of each cell; all 1,000, with a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DynamicTree: EAGLE-2's tree, against a naive transcription.
 #include <specula/shape/dynamic_tree.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Either: copies where they promise more tokens a second than the draft does.
 #include <specula/shape/either.hpp>

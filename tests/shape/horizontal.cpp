@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Horizontal: chains drafted by several drafters in turn.
 #include <specula/shape/horizontal.hpp>
 

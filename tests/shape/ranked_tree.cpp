@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // RankedTree: forms of static trees, as choices or parent links.
 #include <specula/shape/ranked_tree.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // SampledTree: trees of independent or distinct draws.
 

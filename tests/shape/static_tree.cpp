@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // StaticTree: trees of a fixed form, chosen by rank or drawn.
 #include <specula/shape/static_tree.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Every shape: no draft token follows a stop token, and no drafter is asked for one. (That the text keeps its
 // distribution is shown in tests/exact.)

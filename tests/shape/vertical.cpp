@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vertical: a drafter that reviews cheaper drafters.
 #include <specula/shape/vertical.hpp>
 

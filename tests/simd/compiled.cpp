@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A body compiled for each instruction set: the one that was asked for, with the body's arguments and result.
 #include <specula/simd/compiled.hpp>
 

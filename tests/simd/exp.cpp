@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Vectorised exponentials: error bounds and range.
 #include <specula/simd/exp.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instruction sets and their detection.
 #include <specula/simd/isa.hpp>
 

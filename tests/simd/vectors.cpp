@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Vectors of 16 lanes on every instruction set.
 #include <specula/simd/vectors.hpp>

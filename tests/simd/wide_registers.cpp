@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // However little a compiler optimises, no kernel of rows leaves the upper halves of wide registers in use.
 #include "wide_registers.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Sourced by the scripts of this folder: of OUTPUT COMPILER [FLAG...] -- HEADER... leaves the headers in "$@", and sets `output` and
 # `command`, which is for eval.
 output=$1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the examples in the docblocks of cuda/api/ take as given: sizes, a stream, arrays on the device, and
 // what other examples have made. Only declared: the examples are compiled, not linked.
 #pragma once

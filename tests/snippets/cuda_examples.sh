@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # cuda_examples.sh OUTPUT COMPILER [FLAG...] -- HEADER...
 #
 # Every public function of these CUDA headers that returns a cudaError_t is called in an example, `/// @code` to

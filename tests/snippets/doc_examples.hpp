@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the lines of code name that docblocks begin with.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # doc_examples.sh OUTPUT COMPILER [FLAG...] -- HEADER...
 #
 # The docblock of every shape, rule and drafter of these headers begins with its line of code, and all of them compile. Compiler

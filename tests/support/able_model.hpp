@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy model with a KV cache that matters, weights that can be switched, and every optional capability.
 #pragma once
 

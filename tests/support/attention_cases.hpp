@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Test cases that every variant of tree attention must pass. attention_runs.hpp defines a variant.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of proposals over paged KV caches, with reference attention in double precision.
 #pragma once
 

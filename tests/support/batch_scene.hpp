@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts of toy models: what a batch writes, and what each text is alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts of known acceptance and passes of known costs, by a virtual clock: what a budget of draft tokens
 // reaches of the best fixed size.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy models of many texts: a target that shows the state of each, and drafts that read it.
 #pragma once
 

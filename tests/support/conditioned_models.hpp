@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy target that exposes its state, and a toy draft conditioned on it. The draft's rows depend on every
 // token that it was fed and on how much of the target it saw then, so a stale cache changes its rows.
 #pragma once

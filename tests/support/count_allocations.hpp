@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts heap allocations. Include it in exactly one translation unit of a program: it replaces the global
 // operator new and delete. With glibc, and outside the sanitizers (which replace malloc themselves), it also
 // counts direct calls of the malloc family, because Eigen's temporaries never pass through operator new.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reference acceptance rules over dense rows of doubles, transcribed from their definitions. The library's
 // rules are compared with them for the same uniform draws, on the random proposals below.
 #pragma once

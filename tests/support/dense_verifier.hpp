@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A verifier of plain vectors that has the documented members and nothing else, and rules over it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compares verification on an emulated GPU with the CPU's, on random ragged batches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random proposals as the device arrays of the verification kernels, and runs of a rule on an emulated GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether what production reads of weights agrees with what an enumeration reads of them.
 #pragma once
 

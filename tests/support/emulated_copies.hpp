@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Asynchronous copies (cp.async) of a thread on the emulated GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Emulated GPU for tests. Runs kernel bodies written over the groups of
 // <specula/cuda/detail/primitives/group.cuh>, each thread of a block separately, and throws on uses that
 // are errors on a real GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensor core instructions (mma, ldmatrix) and asynchronous copies for emulated warps, written from the
 // tables of the PTX manual, independent of the library's layout functions.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hopper's wgmma, asynchronous copies and mbarriers for emulated blocks, written from the tables of the PTX
 // manual, independent of the library's layout functions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exact distribution of a pipeline's text, compared with the target's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A random source that enumerates every outcome of a program, with probabilities in double.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # For tests of programs; sourced, never run. The last line of such a test is: exit "$failed"
 
 scratch=$(mktemp -d)

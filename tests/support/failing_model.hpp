@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A draft model that fails for some tokens: by an exception of extend() or of append(), or by a row with NaN.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random sources with fixed uniform draws, and comparison of a rule with its dense transcription.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights of a vector, as random sources draw from them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzing driver: runs a libFuzzer target without libFuzzer, with the same inputs on
 // every machine and compiler.
 //

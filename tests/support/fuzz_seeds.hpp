@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Seeds of a fuzzer that are texts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Proposals grown on an emulated GPU: inputs and outputs of a batch, and the proposals of the CPU's
 // shapes for the same rows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A drafter without rows: at most one draft token after each text.
 #pragma once
 

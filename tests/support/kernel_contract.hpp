@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tests of the numeric contract of row_kernels.hpp. One function per clause; the test of each
 // kernel set calls them all.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rules as one type: with a type each, every test of all shapes would be compiled once for each rule.
 #pragma once
 

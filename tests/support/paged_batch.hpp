@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A toy model of many texts whose caches take pages of a pool that they have in common.
 #pragma once
 

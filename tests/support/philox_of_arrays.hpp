@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Philox with its words in arrays, as its known answers are written.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reference softmax of a row of logits, independent of the library.
 #pragma once
 

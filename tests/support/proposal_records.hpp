@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What tests of proposals read of a tree, and a source of uniform draws that remembers its keys.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a shape proposes after one text, over a drafter of given rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Published tables of papers, for the tests and bench/theory_tables.cpp to compare with.
 #pragma once
 

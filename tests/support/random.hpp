@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers for tests: the same on every machine, from a seed that the test states.
 #pragma once
 

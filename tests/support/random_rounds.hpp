@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A text with a speculation below it, which goes on at random, for tests of drafters.
 #pragma once
 

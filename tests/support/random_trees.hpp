@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random trees for property tests: chains, stars, bushes and mixtures, often with duplicate siblings.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Recorded acceptance: how sure a draft was, and how many of its tokens were the target's.
 #pragma once
 

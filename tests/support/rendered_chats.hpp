@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chats as transformers renders them: tests/programs/chat_templates/expected.json, which make.py beside it
 // writes.
 #pragma once

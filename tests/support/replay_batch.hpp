@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Replays of recorded acceptance over many texts at once, in simulated time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Replays of texts in simulated time: what a policy of draft lengths loses against plain decoding, and what
 // it gains of the best fixed length.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A drafter whose rows are a given function of the text, which checks the calls of a
 // shape. For tests of shapes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy models for self-speculation: one with early exits, one that can skip layers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One thread as a block, for kernels' bodies that need no emulated GPU.
 #pragma once
 

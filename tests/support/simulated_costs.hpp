@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models with simulated costs, for tests of cost-aware proposals.
 #pragma once
 

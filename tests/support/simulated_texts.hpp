@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Simulated texts and pass times, for tests of the policies that choose the draft length.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reference cascades: the paper's recursion over whole texts, without a KV cache, to compare the shapes
 // with. Drafters whose draft token or row is a function of the whole text.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A target beside which every draft is cheap, by a clock that no machine disturbs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of logits with structure, beside the random ones of random.hpp: what a fault in a lane, at a border of
 // tiles, in an order of summation or in a comparison of floats would show in, and random rows hide.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # usage: tensors.py MODELS OUT
 #
 # Files of tensors, to make models for tests of. As a program it makes the pack of models OUT: that in MODELS, with half of the

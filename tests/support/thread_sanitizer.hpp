@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Test cases that are left out under the thread sanitizer: single-threaded ones, and those with fibers,
 // whose stack switches it does not follow.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy models of many texts: one of a text for each slot.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A vocabulary of bytes and control tokens, and a chat template, for tests of chats.
 #pragma once
 

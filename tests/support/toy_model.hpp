@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Toy language model of order 2 over a tiny vocabulary. Its rows are computed from its own cache, so a
 // wrong cache changes them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shapes that grow trees in every way of ProposalBuilder, for tests of rules and of distributions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scopes that the thread sanitizer does not watch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launches of tree_attention_wgmma() on the emulated device.
 #pragma once
 

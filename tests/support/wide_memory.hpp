@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // More memory than 32 bits can index. Untouched pages cost nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether vector code left the upper halves of wide registers in use, which makes all SSE code after it slow.
 #pragma once
 

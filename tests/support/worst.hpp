@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The worst of several errors, of which one may be NaN.
 #pragma once
 

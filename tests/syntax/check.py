@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """usage: check.py SOURCES BUILD LIBRARY
 
 Checks the syntax of all headers, in one file, and of the example programs, as BUILD/compile_commands.json compiles them, with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BlockMask: GLIDE's training mask.
 #include <specula/theory/block_mask.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Forecasts of cascades, against the closed forms, enumeration and sampling.
 #include <specula/theory/cascade_model.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AcceptanceCurve, and limits of cascades.
 #include <specula/theory/cascade_rates.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ContextAlignment: HASS's training masks.
 #include <specula/theory/context_alignment.hpp>
 

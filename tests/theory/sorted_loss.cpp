@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // sorted_loss(): the mean cross entropy over exits (S2D).
 #include <specula/theory/sorted_loss.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Closed forms of expected tokens, speedup, EWIF and SWI, against the papers' tables.
 #include <specula/theory/speedup.hpp>
 

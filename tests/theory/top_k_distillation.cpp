@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // top_k_distillation(): HASS's loss and its gradient, against full softmaxes.
 #include <specula/theory/top_k_distillation.hpp>

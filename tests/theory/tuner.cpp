@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // The tuner: best lengths, counts and limits by forecasts.
 #include <specula/theory/tuner.hpp>

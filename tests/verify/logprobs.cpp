@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Log-probabilities of emitted tokens.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/logprobs.hpp>

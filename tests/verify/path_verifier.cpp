@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PathVerifier: verification path by path, for models without tree attention.
 #include <specula/verify/path_verifier.hpp>
 

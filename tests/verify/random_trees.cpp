@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Properties of thousands of random trees: masks, members of TokenTree, and results of every rule.
 #include "random_trees.hpp"

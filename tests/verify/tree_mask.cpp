@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tree_mask(): ancestor masks for tree attention.
 #include <specula/verify/tree_mask.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // TreeVerifier: one forward pass over the proposal, the rule, the commit.
 #include <specula/verify/tree_verifier.hpp>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Trains a pack (a target of 6.3 million parameters, the drafts base and small, glide, eagle and hass, which are
 # conditioned on the target, and s2d, which has exits) from scratch, and copies it to a folder. A second target, deep,
 # from whose layers s2d is cut, is left in the work folder. Run again after an interruption, it resumes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The exact acceptance rules: greedy, sample-and-match, rejection, traversal and block verification, and
 // Sampling, the default, which chooses by the proposal's kind.
 #pragma once

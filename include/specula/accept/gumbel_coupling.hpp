@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gumbel coupling: draft and target sample with shared Gumbel noise, so that they often draw the same token.
 #pragma once
 

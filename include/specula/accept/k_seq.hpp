@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // K-sequential selection (SpecTr): one test for all siblings that were drawn independently from one
 // distribution.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lenient rejection sampling: accepts more draft tokens than rejection sampling. Lossy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // accept_lossy(): opt-in to lossy verification, which does not keep the target's distribution.
 #pragma once
 

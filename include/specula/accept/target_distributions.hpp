@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The target's distributions after each node of a proposal, computed lazily from its logits, and the residual
 // distribution that rejections leave.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Typical acceptance (Medusa): a draft token is accepted if its target probability is high enough. Lossy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type-erased drafter over one model: ModelDrafter, Glide or FeatureHead.
 #pragma once
 

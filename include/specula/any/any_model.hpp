@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type-erased language model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type-erased acceptance rule, chosen at run time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type-erased proposal shape, chosen at run time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiler requirements of specula's headers: the vector extensions of GCC and Clang, C++20, exceptions, and
 // floating-point arithmetic without -ffast-math.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Range checks of parameters: messages with name, value and allowed range.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a class has a member of a name, whatever its type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SPECULA_HD: compiles one function for the CPU and for CUDA devices. C++17.
 #pragma once
 

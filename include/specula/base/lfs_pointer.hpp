@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that Git LFS left out.
 #pragma once
 

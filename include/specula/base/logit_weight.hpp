@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weight of a logit as a power of two: the scalars that row kernels need of a distribution. C++17.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Philox4x32-10 (Salmon et al. 2011). C++17.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How draft tokens are drawn, which decides the acceptance rules that keep the target's distribution.
 #pragma once
 

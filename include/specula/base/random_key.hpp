@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keys of uniform draws, and the Philox4x32-10 words that each stands for. C++17.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads a number from text, the same in every locale and with every standard library.
 #pragma once
 

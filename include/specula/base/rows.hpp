@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Basic types: tokens, nodes, rows of logits, distributions, the result of a verification, sizes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling parameters: temperature, top-k, top-p, min-p. C++17.
 #pragma once
 

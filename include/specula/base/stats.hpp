@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Run statistics: counts and times per round, mean acceptance length, acceptance rate.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Steps: a function that can wait in its middle for somebody else, a coroutine whose frame lies in an arena.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stopwatch: adds the wall time of a scope to a sum. Reads the POSIX
 // monotonic clock, because the standard chrono header would be a third of the facade's parsed lines.
 #pragma once

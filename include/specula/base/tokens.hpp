@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Token and NodeId types of the CPU and CUDA headers. C++17.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts at once that join, end, pause and are cancelled: the driver of their rounds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One merged pass of a model over many texts, and which of their prompts are read in it (chunked prefill).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A round of many texts, whose passes are merged: for the loop of an engine, and for BatchSpeculator.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What many texts draft and verify in a round, decided for all of them by one BatchBudget.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What texts of a batch begin alike with: computed once, and copied between their slots.
 #pragma once
 

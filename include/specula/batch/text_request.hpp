@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a text of a batch is asked for, and what it gives.
 #pragma once
 

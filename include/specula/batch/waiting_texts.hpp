@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The texts of a batch that have no slot: those that wait for one, and those that are paused.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Acceptance rate as a function of the draft's confidence, estimated from the rounds so far.
 #pragma once
 

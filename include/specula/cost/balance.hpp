@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The balance of drafting against plain decoding: what it gained and lost, and when it is tried again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The budget of draft tokens of all texts of a pass: learns costs and acceptance rates, and bounds what
 // drafting may lose.
 #pragma once

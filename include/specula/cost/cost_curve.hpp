@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cost curve T(n): the time of a model's forward pass over n nodes, given or learned from measured passes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Dynamic speculation length: whether draft tokens pay, by cost curves and estimated acceptance rates.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What draft calls cost: a curve by nodes, and the catch-up with tokens that the draft has missed.
 #pragma once
 

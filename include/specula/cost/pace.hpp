@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The pace of the machine: seconds of passes as costs, whatever else loads it and however coarse its clock
 // is.
 #pragma once

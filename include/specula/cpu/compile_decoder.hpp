@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions of the CPU model in float: include this in one file of a program, and cpu/decoder.hpp in the
 // others. The CMake target specula::cpu compiles such a file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Definitions of the CPU model in double, the reference: as compile_decoder.hpp, for programs that use
 // Decoder<double>.
 #pragma once

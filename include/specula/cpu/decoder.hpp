@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A Llama-family decoder on the CPU: a specula::LanguageModel over a Hugging Face directory or a GGUF file.
 // Declared here, and compiled in the one file of a program that includes compile_decoder.hpp, which the CMake
 // target specula::cpu provides.

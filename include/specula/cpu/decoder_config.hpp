@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sizes of a Llama-family decoder: a model, or a draft that tools/train makes.
 #pragma once
 

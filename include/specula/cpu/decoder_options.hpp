@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options of a decoder: KV cache capacity, threads, prefill, instruction set, measurements.
 #pragma once
 

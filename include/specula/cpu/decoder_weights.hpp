@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights of a Llama-family decoder: loaded from a Hugging Face directory or GGUF, or random for tests. The
 // functions are compiled by compile_decoder.hpp.
 #pragma once

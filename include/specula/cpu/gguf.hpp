@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GGUF reader: the container of llama.cpp's model files, key-values and tensors. Little-endian, version 2 or
 // 3. Format: llama.cpp, ggml/include/gguf.h. What the keys mean is in gguf_config.hpp.
 #pragma once

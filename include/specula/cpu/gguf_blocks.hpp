@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Number types of GGUF tensors, and the expansion of those in blocks to floats: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
 // Types and layouts: llama.cpp, ggml.h (enum ggml_type) and ggml-common.h.
 #pragma once

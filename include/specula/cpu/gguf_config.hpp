@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The config.json of a model in GGUF, from its keys: Llama, Mistral, Qwen2, Qwen3. The keys' meanings:
 // llama.cpp, src/llama-arch.cpp and src/llama-model.cpp (load_hparams).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A model in GGUF: one file, or several parts named NAME-00001-of-0000N.gguf.
 #pragma once
 

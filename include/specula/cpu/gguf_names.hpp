@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of tensors: in GGUF, as llama.cpp has them (src/llama-arch.cpp), and in Hugging Face folders.
 #pragma once
 

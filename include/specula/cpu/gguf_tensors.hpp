@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tensors of a model in GGUF by their Hugging Face names, rows in that order.
 #pragma once
 

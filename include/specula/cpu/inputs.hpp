@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Data types of weights and inputs in a model's matrix products, and what the processor has for them. In its
 // own header for programs that choose them but do not compile the model.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 8-bit weight quantization: int8 in groups of 32, with one power-of-two scale per group.
 //
 // In a safetensors file such a matrix is two tensors of type I8:

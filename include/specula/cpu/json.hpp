@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Strict JSON by nlohmann/json, for config.json and safetensors headers: no duplicate keys, limited depth.
 #pragma once
 

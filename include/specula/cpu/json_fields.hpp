@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The keys of a JSON object, by type, with errors that name file and key.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // KV cache of the committed context and the nodes, contiguous per layer and head.
 #pragma once
 

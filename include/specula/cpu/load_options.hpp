@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a decoder's weights are loaded.
 #pragma once
 

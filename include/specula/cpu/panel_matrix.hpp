@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weight matrix packed in panels for the panel product.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads config.json of a Llama-family model (Llama, Mistral, Qwen2, Qwen3) or of a draft that tools/train
 // makes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The config of a model, whatever its files: a Hugging Face folder, or GGUF.
 #pragma once
 

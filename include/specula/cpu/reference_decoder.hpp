@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A Llama-family decoder for reading, and the oracle that others are compared with: the equations of
 // transformers' modeling_llama.py, with the biases of modeling_qwen2.py and the norms of modeling_qwen3.py,
 // one line each, in double, with Eigen's matrices.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Safetensors reader: 8 bytes of header length, a JSON header, the tensors' bytes. Little-endian. Format:
 // https://huggingface.co/docs/safetensors, "Format".
 #pragma once

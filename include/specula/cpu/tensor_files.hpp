@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensors of a model: of a Hugging Face directory (model.safetensors, or the shards listed in
 // model.safetensors.index.json), or of GGUF files.
 #pragma once

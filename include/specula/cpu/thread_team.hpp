@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Persistent thread team with a barrier, for data-parallel passes.
 #pragma once
 

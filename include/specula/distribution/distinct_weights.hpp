@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling siblings without replacement: weights of the tokens not drawn yet.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gumbel-max sampling as an exponential race.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lenient rejection sampling in a review: the exact distribution of the resulting draft token, as logits.
 #pragma once
 

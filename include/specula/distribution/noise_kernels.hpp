@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gumbel-max sampling, inner loop: Philox noise of 64 tokens at once, and the bits of those that can win.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counter-based random numbers (Philox4x32-10), the library's only source of randomness: each uniform draw is
 // a function of its key alone.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The residual (keep - less)+: the distribution that replaces a rejected draft token in a review.
 #pragma once
 

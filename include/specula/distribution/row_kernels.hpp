@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Softmax kernels for one tile of a row: the part common to all instruction sets.
 //
 // No other file of the library exponentiates rows. A tile is 512 tokens; the caller pads the last one with

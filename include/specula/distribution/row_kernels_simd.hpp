@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tile kernels over SIMD vectors, written once for every instruction set. With fused multiply-add all of them
 // do the same operations in the same order, and so give the same bits. Range and error: row_kernels.hpp.
 #pragma once

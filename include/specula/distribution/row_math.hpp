@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Run-time dispatch of the tile kernels, and access to the tiles of a row, the last one padded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Softmax over a row of logits in one streaming pass: its distribution, argmax, top-k, and tile masses for
 // sampling.
 #pragma once

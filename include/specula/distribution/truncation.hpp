@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Top-k, top-p and min-p truncation: finds theta, the logit below which a token is dropped.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bigram drafter: predicts the most frequent next token from a table or from the committed text, at no model
 // cost.
 #pragma once

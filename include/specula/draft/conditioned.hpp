@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Drafters that are conditioned on the target: GLIDE on its keys and values, EAGLE and HASS on its features.
 #pragma once
 

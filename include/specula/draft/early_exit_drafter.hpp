@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Early-exit drafting (sorted speculative decoding, S2D): a token stops at the first exit that is confident
 // enough.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finds blocks for LayerSkip on texts of the model's own: by what leaving them out changes, not by how
 // similar a block's input and output are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Self-speculative decoding by layer skipping: the target drafts for itself without some of its blocks,
 // chosen per text.
 #pragma once

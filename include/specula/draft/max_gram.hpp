@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Max-Gram and prompt lookup (n-gram) drafting: draft tokens copied from the text itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draft model: any LanguageModel as a drafter, with its KV cache kept in sync with the text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Plain decoding as a drafter that proposes nothing: the baseline for a pipeline.
 #pragma once
 

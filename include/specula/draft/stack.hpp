@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stack of drafters, best first, for cascade speculative drafting.
 #pragma once
 

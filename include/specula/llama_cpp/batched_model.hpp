@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // llama.cpp adapter for many texts at once: a specula::BatchedLanguageModel over libllama.
 #pragma once
 

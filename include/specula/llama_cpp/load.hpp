@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loads GGUF files into libllama, and knows where their layers lie.
 #pragma once
 

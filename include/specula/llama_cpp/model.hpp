@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // llama.cpp adapter: a specula::LanguageModel over libllama, for decoders with a KV cache.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several machines: the devices of llama.cpp's RPC servers, for the layers of a model.
 #pragma once
 

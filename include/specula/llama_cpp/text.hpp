@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Text and tokens by the vocabulary of a GGUF model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks that two GGUF models share a vocabulary.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One text of a language model of many texts, as a LanguageModel: SlotOf.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A language model of many texts, and what it may have besides: a concept for each capability.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks that a model returned one row of logits per node.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Features: hidden states of a model at the tokens of its context, for drafters conditioned on their
 // target.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a language model is, and what it may have besides: a concept for each capability.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A pass in two halves, so that the caller can merge it with the passes of other texts: MergesPasses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A logits processor around a model: penalties, logit biases, grammar masks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layer skipping: the blocks of a decoder that a pass leaves out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Detects stale views of memory that is written again.
 #pragma once
 

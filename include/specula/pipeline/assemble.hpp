@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Assembles a Pipeline from a verifier, a drafter and a shape, and parses its acceptance rule.
 #pragma once
 

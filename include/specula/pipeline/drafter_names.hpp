@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names of drafters and of papers' methods where a shape belongs, each with a pipeline that runs it.
 #pragma once
 

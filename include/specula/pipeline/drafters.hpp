@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The drafters of a pipeline's text: models, drafts with exits, copies, and the target without some blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // prepare_pipeline() and make_pipeline(): from a text to a pipeline, before and after its models are loaded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PipelineModels: the interface from which make_pipeline() takes its models.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // NamedModels: a program's models by name, for make_pipeline().
 #pragma once
 

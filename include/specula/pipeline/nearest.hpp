@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Levenshtein distance: suggests names for a misspelt one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The texts of earlier versions, to name in an error the text that took their place.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The table of pipelines: a shape is a row of it, with the function that reads its values.
 #pragma once
 

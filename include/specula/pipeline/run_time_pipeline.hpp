@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Type-erased pipeline, whose policies are chosen at run time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Grammar of pipelines' texts, and the error in one.
 #pragma once
 

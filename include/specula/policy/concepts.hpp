@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The four policies of a pipeline: drafter, proposal shape, acceptance rule, verifier.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Optional members of drafters, shapes and verifiers, as concepts: memory, learning, statistics, passes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a ProposalShape asks in one round: ProposeContext, the CostModel that decides when to stop drafting,
 // and ask(), which requests the drafter's rows.
 #pragma once

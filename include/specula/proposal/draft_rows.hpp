@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The draft's rows of logits that the draft tokens of a proposal were drawn from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A proposal under construction: stores draft rows, draws draft tokens from them, and records how.
 #pragma once
 

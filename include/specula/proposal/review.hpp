@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Review in a cascade: a draft model verifies the tokens of a cheaper one.
 #pragma once
 

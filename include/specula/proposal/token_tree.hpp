@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Token tree: the draft tokens of a round under the root, and the record of how each was drawn.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a round waits for where its caller runs the passes of its models: rows, and leave for a draft call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A benchmark of policies: all pipelines decode the same prompts in turn, in one run.
 #pragma once
 

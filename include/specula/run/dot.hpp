@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Graphviz rendering of a proposal and its verification result, for `dot -Tsvg`.
 #pragma once
 

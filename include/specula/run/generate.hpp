@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // generate(): the loop of a text, over anything that runs rounds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where a text ends: limits of a generation, its finish reason, and the sink that may end it.
 #pragma once
 

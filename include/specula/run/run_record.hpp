@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The record of a run: its text, its last round, its statistics. No policy has a part in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rounds of speculative decoding: propose, verify, commit.
 #pragma once
 

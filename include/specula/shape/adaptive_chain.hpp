@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chain of adaptive length: dynamic draft length by a confidence threshold or a heuristic schedule.
 #pragma once
 

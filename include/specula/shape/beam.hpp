@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Beam search tree: the best paths of a beam search, with shared prefixes merged.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CAPE (confidence-aware proposal expansion): a greedy chain with sibling tokens, more of them where the
 // draft is less confident.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cascade Speculative Drafting: vertical and horizontal cascades, one inside the other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chain of draft tokens: the proposal of speculative decoding without a tree.
 #pragma once
 

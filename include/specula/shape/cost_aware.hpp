@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Adaptive drafting: bounds any shape's proposals by measured costs and acceptance rates.
 #pragma once
 

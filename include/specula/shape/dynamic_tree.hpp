@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // EAGLE-2's dynamic draft tree: expanded by confidence, then pruned to the likeliest nodes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies or drafts: each round what promises more tokens a second.
 #pragma once
 

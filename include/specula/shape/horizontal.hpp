@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Horizontal cascade: the first draft tokens come from the best drafter, later ones from cheaper drafters.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Topology of a static draft tree: each node is a rank among the draft's likeliest tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampled draft tree: several children per node, drawn with or without replacement.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Static draft tree: EAGLE-1's and Medusa's trees of ranks, Sequoia's sampled ones.
 #pragma once
 

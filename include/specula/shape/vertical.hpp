@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vertical cascade: a drafter reviews a cheaper drafter's tokens instead of drafting one by one.
 #pragma once
 

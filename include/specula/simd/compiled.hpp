@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiles a SIMD body for an instruction set: the only functions with a `target` attribute besides the
 // matrix products.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exponentials of SIMD vectors: 2^y for weights of rows, exp for the functions between a decoder's products.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instruction sets of the vector code, and run-time detection of those that this processor has, so that one
 // binary serves every x86-64.
 #pragma once

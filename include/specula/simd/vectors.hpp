@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SIMD vectors by the vector extensions of GCC and Clang: a body is written once and compiled for each
 // instruction set (compiled.hpp).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Block-wise cross-attention mask for training GLIDE: the target's keys that a draft token attends to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Analytic model of cascade speculative drafting: expected tokens, calls and speedup, without simulation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Inputs of the cascade model: acceptance rates, call costs, limits.
 #pragma once
 

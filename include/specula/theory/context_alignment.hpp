@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Context alignment of HASS: training a feature head on its own features, as it drafts.
 #pragma once
 

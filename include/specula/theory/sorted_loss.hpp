@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sorted fine-tuning loss of a model with early exits, and its gradient.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Closed forms for the expected tokens and speedup of speculative decoding at a constant acceptance rate.
 #pragma once
 

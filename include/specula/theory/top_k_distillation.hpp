@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Top-k distillation loss (HASS) and its gradient, fused from the two rows of logits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Searches draft lengths and cascade limits for the best predicted speedup.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Log-probabilities of emitted tokens and of the likeliest ones, from the rows that verification has read.
 #pragma once
 

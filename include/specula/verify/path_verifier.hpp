@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PathVerifier: verifies a proposal path by path, for models without a tree mask.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention mask: a node attends to its ancestors and itself.
 #pragma once
 

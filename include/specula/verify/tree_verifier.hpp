@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // TreeVerifier: verifies a proposal in one forward pass over its tree, with a tree mask (tree attention).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // accept_matching(): follows the target's tokens through the proposal.
 #include <specula/accept/rules/matching.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rejection asks only what accept/rules/verifier.hpp allows, and decides as its definition does.
 #include <specula/accept/rules/rejection.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Traversal asks only what accept/rules/verifier.hpp allows, and decides as its definition does.
 #include <specula/accept/rules/traversal.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rules over a verifier that has the documented members and nothing else: greedy and sample-and-match here,
 // rejection and traversal in tests of their own. They ask only what is allowed, and decide as their
 // definitions do.

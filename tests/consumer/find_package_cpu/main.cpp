@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cpu/decoder.hpp>
 
 #include <cstdint>

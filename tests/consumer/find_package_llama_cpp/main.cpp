@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/llama_cpp/model.hpp>
 #include <specula/specula.hpp>
 

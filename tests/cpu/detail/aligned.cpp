@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory on cache lines and huge pages, and pieces of it in the order of their use.
 #include <specula/cpu/detail/aligned.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The attention block of a layer, against plain loops, and the keys and values that it stores.
 #include <specula/cpu/detail/attention.hpp>
 

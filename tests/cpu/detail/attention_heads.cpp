@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The heads of attention: rotary position embedding, and which keys and values a query reads.
 #include <specula/cpu/detail/attention_heads.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads vectorised
 // Matrix products of inputs rounded to bfloat16: against sums in double, and the same bits for any number of
 // inputs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What all blocks use: norm, biases and the residual stream of a batch; and which blocks a pass skips.
 #include <specula/cpu/detail/block.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of a draft to its target's keys and values, against plain loops.
 #include <specula/cpu/detail/cross_attention.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DecoderStages: which tokens each stage of layers has computed.
 #include <specula/cpu/detail/decoder_stages.hpp>
 

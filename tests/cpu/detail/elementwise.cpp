@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Elementwise functions (exp, softmax, RMSNorm, SwiGLU, rotary): against double, and lane by lane.
 #include <specula/cpu/detail/elementwise.hpp>

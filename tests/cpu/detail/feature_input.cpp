@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Input of a feature head: embedding and feature of the token before, level by level, against plain loops.
 #include <specula/cpu/detail/feature_input.hpp>
 

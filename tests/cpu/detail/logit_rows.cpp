@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of logits: of all tokens, or an LM head's outputs spread over the tokens of a draft vocabulary.
 #include <specula/cpu/detail/logit_rows.hpp>
 

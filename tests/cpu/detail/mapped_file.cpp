@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files in memory: their bytes, and errors that name the file.
 #include <specula/cpu/detail/mapped_file.hpp>
 

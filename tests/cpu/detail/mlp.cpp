@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The MLP block of a layer, against plain loops.
 #include <specula/cpu/detail/mlp.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The input of a model that is conditioned on nothing: its tokens' embeddings, and no state of a target.
 #include <specula/cpu/detail/model_input.hpp>
 

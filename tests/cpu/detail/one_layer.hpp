@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One layer of a small decoder over a tree of three tokens, for the tests of its blocks.
 #pragma once
 

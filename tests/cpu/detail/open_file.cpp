@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening files: what is no file that can be read is an error that names it.
 #include <specula/cpu/detail/open_file.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layout of matrices in panels: strides, pairs of bfloat16, and groups of columns.
 #include <specula/cpu/detail/panel.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: vectorised
 // Panel products: against sums in double, and the same bits for any number of inputs and any block of rows.
 #include <specula/cpu/detail/panel_product.hpp>

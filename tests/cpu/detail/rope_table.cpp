@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The angles of rotary position embedding.
 #include <specula/cpu/detail/rope_table.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is kept of tokens, by slot: where a token's data comes to lie, that a move takes all of it, and that
 // nothing is kept that was not asked for.
 #include <specula/cpu/detail/slot_memory.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products shared by the threads of a team, against plain loops.
 #include <specula/cpu/detail/team_product.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of a tree's tokens to the context and their ancestors, wherever their slots are, against plain
 // loops.
 #include <specula/cpu/detail/tree_attention.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // However little a compiler optimises, no product of the CPU model leaves the upper halves of wide registers
 // in use.

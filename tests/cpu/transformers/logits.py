@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes logits.json: logits of tiny models by Hugging Face's transformers, to which tests/cpu/transformers.cpp compares
 ours. Weights are a formula of a tensor's name and an element's index, which the test has, too.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // verify() by a plan of block verification refuses trees, which traversal's kernel would take. Runs without a
 // device, so a call that is not refused fails at the launch.
 #include <specula/cuda/api/verify.cuh>

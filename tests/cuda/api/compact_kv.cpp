@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // compact_kv(): moves keys and values of accepted paths in a KV cache or in arrays of features.
 #include <doctest/doctest.h>

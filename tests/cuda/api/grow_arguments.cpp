@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Argument checks of the kernels that grow proposals.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/grow.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads optimised
 // CAPE proposals grown on the device, against the CPU's shape.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads optimised
 // Dynamic trees (EAGLE-2) grown on the device, against the CPU's shape.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // layer_similarity(): mean cosines between the inputs and outputs of attention blocks.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // max_gram(): n-gram draft tokens on the device, against the definition and the CPU's drafter.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Data races in max_gram(): every thread is a std::thread.
 #include <doctest/doctest.h>

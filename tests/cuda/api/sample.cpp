@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // sample(): tokens and distributions sampled on the device, against the CPU's.
 #include <doctest/doctest.h>

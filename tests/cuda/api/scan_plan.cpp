@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launch plans of row scans: cluster size, threads, rows per pass.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/scan_plan.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads optimised
 // select_nodes(): the likeliest nodes of a batch, against a sort and against what BatchBudget keeps on the
 // CPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // top_k_distillation(): HASS's loss and its gradient on the device, against the CPU's in doubles.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // tree_attention() by mma.sync, against a reference in doubles.
 #include <doctest/doctest.h>

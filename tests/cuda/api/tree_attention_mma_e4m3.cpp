@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: long optimised
 // tree_attention() over a cache of e4m3 bytes.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launch plans of tree attention: variants, splits of the keys, workspaces.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/tree_attention_plan.cuh>

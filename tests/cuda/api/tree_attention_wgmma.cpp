@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // tree_attention_wgmma() on an emulated Hopper GPU, against a reference in doubles.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Links, depths and masks of trees, computed on the device.
 #include <doctest/doctest.h>
 #include <specula/cuda/api/tree_links.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // What an engine asks of a batch: empty slots, a number of sequences that changes, parameters in separate
 // arrays, plans without truncation.

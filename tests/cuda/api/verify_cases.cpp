@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Verification kernels: mistakes that were made elsewhere, and the formats of a batch. Small enough for the
 // sanitizers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Verification of chains without an array of parents, which reads several rows per pass: results must not
 // depend on the plan.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Edge cases of the verification kernels' arithmetic: extreme uniform draws and masses, unusual truncation,
 // almost empty residuals.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Greedy verification and sample-and-match on the device, against the CPU's rules.
 #include <doctest/doctest.h>

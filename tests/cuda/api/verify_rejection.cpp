@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Rejection sampling on the device, against the CPU's rule.
 #include <doctest/doctest.h>

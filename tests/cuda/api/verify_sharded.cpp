@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Verification with a vocabulary split over GPUs, against the CPU's rules.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Data races in the verification kernels: every thread is a std::thread, so that the thread sanitizer sees
 // accesses that no barrier orders.

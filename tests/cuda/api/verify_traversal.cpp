@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Traversal and block verification on the device, against the CPU's rules.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of kernel arguments: null, misaligned and overlapping arrays, launch geometries.
 #include <doctest/doctest.h>
 #include <specula/cuda/args/arguments.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Addresses of rows in paged KV caches.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/compact_kv.cuh>
 
 using namespace specula::cuda;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A plan that was made for one rule, element or kind of draft is refused by another at compile time.
 #include <specula/cuda/api/sample.cuh>
 #include <specula/cuda/api/top_k_distillation.cuh>

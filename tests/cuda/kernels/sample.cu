@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // at most 13000 instructions for sm_90a: sample_kernel
 #include <specula/cuda/api/sample.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/tree_attention_mma.cuh>
 
 using namespace specula::cuda;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // only sm_90a
 #include <specula/cuda/api/tree_attention_wgmma.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // at most 15500 instructions for sm_90a: verify_kernel
 // at most 6500 instructions for sm_90a: sample_kernel
 #include <specula/cuda/api/sample.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/verify.cuh>
 #include <specula/cuda/api/verify_matching.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // at most 25000 instructions for sm_90a: verify_kernel
 #include <specula/cuda/api/verify.cuh>
 

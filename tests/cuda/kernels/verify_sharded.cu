@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/verify_sharded.cuh>
 
 using namespace specula::cuda;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <specula/cuda/api/verify.cuh>
 
 using namespace specula::cuda;

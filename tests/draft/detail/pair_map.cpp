@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PairMap: a hash map from pairs of integers.
 #include <specula/draft/detail/pair_map.hpp>
 

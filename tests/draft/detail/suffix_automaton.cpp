@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SuffixAutomaton: the longest matching suffix of a growing text.
 #include <specula/draft/detail/suffix_automaton.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chats of any messages: the control tokens are the template's, and the tokens spell what it rendered.
 #include <cstddef>
 #include <cstdint>

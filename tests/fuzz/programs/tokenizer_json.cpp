@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fuzzes tokenizers: any bytes, as tokenizer.json or as the vocabulary of a GGUF file, give an error or a
 // tokenizer, which gives tokens of its vocabulary for any text.
 #include "tokenizer_json.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // TreeSequences: trees as sequences of libllama's KV cache: visibility of nodes, copies of sequences,
 // failures.
 #include <specula/llama_cpp/detail/tree_sequences.hpp>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares on many lines, with the vocabularies of models. Writes a folder as the one of this file: tokenizer.json of GPT-2,
 Llama 3, Qwen 2 and SmolLM2 made from GGUF files, and the tokens that Hugging Face's library gives. From the root:
 

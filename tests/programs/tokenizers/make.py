@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the files beside this one: small vocabularies of each kind of tokenizer.json that is common, trained on the texts of
 this repository, and the tokens that Hugging Face's library gives for some texts. The test programs/tokenizer_json compares
 ours with them. From the root of the repository:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which drafters a shape accepts, as the messages of its mistakes say. tests/compile_fail/shape_needs.cpp has
 // those.
 #include <specula/run/detail/explain.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pools of candidates of Beam and DynamicTree.
 #include <specula/shape/detail/candidates.hpp>
 

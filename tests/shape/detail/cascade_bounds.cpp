@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Largest proposals of cascades under a table of limits.
 #include <specula/shape/detail/cascade_bounds.hpp>
 

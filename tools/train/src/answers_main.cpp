@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-train-answers: the target's own text, for drafts to learn from.
 // A draft must predict the target's text, not text written by people. So the target answers the
 // training questions and continues pieces of the training text, greedily or at a temperature, and the drafts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention with a number of visible keys per query.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "chat_frame.hpp"
 
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What surrounds the parts of a text that a target writes, as tokens: what ends them, and what its chat
 // template puts before questions and answers. A target that is given no more than that asks itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "checkpoint.hpp"
 
 #include <stdexcept>

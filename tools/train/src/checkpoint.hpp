@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints: the state of a training in one file, to resume after an interruption.
 #pragma once
 

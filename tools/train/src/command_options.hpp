@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Command line options shared by the commands of specula-train.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of specula-train. Each adds itself to the program and runs when it is called.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text corpus: a folder with two JSON Lines files per style, and a description of the styles.
 //
 // DIR/NAME.train.jsonl    a document a line: {"text": "..."}, UTF-8; other keys are left

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "data_loader.hpp"
 
 #include <algorithm>

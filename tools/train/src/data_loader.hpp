@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From documents to batches of token rows. Deterministic: a batch depends on the seed and on how many
 // rows of each style were read, so a checkpoint needs only a position of two integers per style.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "distillation.hpp"
 
 #include <ATen/Parallel.h>

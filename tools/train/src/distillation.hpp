@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // HASS's top-K distillation loss of draft logits against the target's.
 #pragma once
 

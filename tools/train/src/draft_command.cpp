@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train draft`: from a target to a draft for it, in one command.
 #include <algorithm>
 #include <cstdio>

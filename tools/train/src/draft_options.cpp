@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "draft_options.hpp"
 
 #include <specula/cpu/tensor_files.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options of drafts for a target: what they take from it, and what they learn from it.
 #pragma once
 

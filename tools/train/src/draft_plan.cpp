@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "draft_plan.hpp"
 
 #include <algorithm>

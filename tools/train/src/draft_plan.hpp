@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a target to a draft: which programs run, in which order, on which part of the time; and what their
 // result means.
 #pragma once

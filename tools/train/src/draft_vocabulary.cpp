@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "draft_vocabulary.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tokens that a draft predicts: the most frequent of the text that it is trained on.
 #pragma once
 

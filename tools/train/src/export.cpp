@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "export.hpp"
 
 #include <nlohmann/json.hpp>

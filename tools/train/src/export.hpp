@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hugging Face directories: config.json, model.safetensors (BF16), the tokenizer, MODEL_CARD.md.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "feature_head.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>

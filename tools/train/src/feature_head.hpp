@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A head that drafts from the target's features: EAGLE (Li et al. 2024), trained as in HASS (Zhang et al.
 // 2024).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The target of a draft's training.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "fused.hpp"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fused RMSNorm, SwiGLU, softmax and cross entropy with their gradients, for CPUs.
 //
 // Written with ATen operations they are many passes over memory, and on a CPU they cost more than the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GLIDE: a small decoder whose layers also read the keys and values that layers of the target cached
 // (Du et al. 2024, "GliDe with a CaPE", section 3).
 #pragma once

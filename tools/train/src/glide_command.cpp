@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train glide`: trains a draft that reads its target's keys and values.
 #include <memory>
 #include <string>

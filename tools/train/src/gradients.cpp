@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "gradients.hpp"
 
 #include <algorithm>

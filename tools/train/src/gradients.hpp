@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gradient of a batch, on all cores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train head`: trains a head that drafts from its target's features.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A Llama-family decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied or separate LM
 // head; biases as in Qwen2, norms of queries and keys as in Qwen3.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Properties of the machine: device, threads, BLAS, and the faster number type.
 #pragma once
 

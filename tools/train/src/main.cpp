@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-train: trains the models of the pack on the tokens that specula-train-text wrote.
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train model`: trains a decoder on text; `specula-train export`: writes its directory from a
 // checkpoint.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AdamW for every parameter, or Muon for the matrices and AdamW for the rest.
 #pragma once
 

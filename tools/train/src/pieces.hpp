@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Losses over a large vocabulary, in pieces of rows.
 #pragma once
 

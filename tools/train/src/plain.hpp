@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The functions of fused.hpp in ATen, for devices other than the CPU, and for the tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prompts for a target to continue, cut from any text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train-text prompts`: what a target is to go on with; `unlike`: its texts without those that share
 // something with an evaluation's prompts.
 #include <algorithm>

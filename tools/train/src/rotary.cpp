@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rotary.hpp"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rotary positions, and the layout of attention's inputs.
 #pragma once
 

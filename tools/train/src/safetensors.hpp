@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights on disk: written as one safetensors file of BF16 tensors, read from one file or from shards.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `specula-train sample`: the target's own text, for its drafts to learn from.
 #include <algorithm>
 #include <chrono>

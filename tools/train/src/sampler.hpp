@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The target's own text, many texts at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Progress of a training, and its learning rate schedule.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A training session: machine, data, and the steps common to all kinds of models.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "stages.hpp"
 
 #include <signal.h>

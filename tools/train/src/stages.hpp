@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs that are run one after the other, each in a process of its own, and once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "states_cache.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The target's states that heads read, kept in memory or in a file, so that the target runs once for each
 // row, however many epochs and heads are trained on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many texts that grow by a token each at a time, and attention over what they have so far.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of specula-train-text that prepare and check a target's own text.
 #pragma once
 

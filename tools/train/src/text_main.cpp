@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // specula-train-text: a text corpus, its tokenizer, and the corpus as tokens.
 // A separate program, because Debian's SentencePiece exports a protobuf whose symbols clash with the one that
 // libtorch links to: a process with both crashes before main.

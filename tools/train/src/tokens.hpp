@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Documents as tokens, which the trainer shares with the example programs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train_tokenizer.hpp"
 
 #include <sentencepiece_trainer.h>

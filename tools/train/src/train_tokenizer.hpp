@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SentencePiece: training a small vocabulary; and encoding a corpus, with that or with any other tokenizer
 // that the example programs read.
 #pragma once

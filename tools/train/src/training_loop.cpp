@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "training_loop.hpp"
 
 #include <chrono>

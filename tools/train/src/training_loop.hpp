@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The training loop, independent of the model: it is given a loss function, an evaluation and an export, so
 // that decoders, drafts and heads share it.
 #pragma once

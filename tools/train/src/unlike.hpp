@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts without what they share with others, such as the prompts of an evaluation.
 #pragma once
 

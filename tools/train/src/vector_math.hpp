@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions for loops that the compiler vectorises: branch-free, and always inlined, since a call would
 // prevent vectorisation.
 #pragma once

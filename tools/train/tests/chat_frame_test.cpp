@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a chat template puts around turns, on disk.
 #include "chat_frame.hpp"
 

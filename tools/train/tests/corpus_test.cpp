@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Text corpora: documents, styles, held-out parts, token files.
 #include "corpus.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of token rows: packing, shares of styles, resuming.
 #include "data_loader.hpp"
 

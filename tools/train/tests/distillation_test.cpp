@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The fused loss against ATen and its autograd.
 #include "distillation.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a target to a draft: the stages, each run once, and what their figures mean.
 #include "draft_plan.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draft vocabularies: the most frequent tokens of the text.
 #include "draft_vocabulary.hpp"
 

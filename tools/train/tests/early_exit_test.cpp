@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sorted fine-tuning: a decoder that learns to predict at several exits.
 #include <doctest/doctest.h>
 

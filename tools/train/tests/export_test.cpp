@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exported Hugging Face directories: the library and the trainer can read them.
 #include "export.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Feature heads (EAGLE, HASS): forward passes, masks, loss, resuming.
 #include "feature_head.hpp"
 

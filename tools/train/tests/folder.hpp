@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A temporary folder, removed when the test ends.
 #pragma once
 

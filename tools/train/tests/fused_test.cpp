@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The loops of fused.hpp against ATen: values and gradients.
 #include "fused.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GLIDE drafts: parameters, masks, loss, resuming.
 #include "glide.hpp"
 

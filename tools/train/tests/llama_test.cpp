@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The trainer's Llama decoder: causality, loss, gradients, checkpoints.
 #include "llama.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Detection of the device and its number types.
 #include "machine.hpp"
 

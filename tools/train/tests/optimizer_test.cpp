@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Muon and AdamW.
 #include "optimizer.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Losses in pieces of rows: as of the whole.
 #include "pieces.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Drafts over their target's embedding, and draft vocabularies: inputs, losses, exports.
 #include <doctest/doctest.h>
 

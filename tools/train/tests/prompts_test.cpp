@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prompts cut from text, for the target to continue.
 #include "prompts.hpp"
 

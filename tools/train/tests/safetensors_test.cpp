@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights on disk: safetensors files and shards.
 #include "safetensors.hpp"
 

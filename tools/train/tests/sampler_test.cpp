@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling many texts at once: each is what it would be alone, and what the model says of its rows.
 #include "sampler.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Budget and learning rate schedule.
 #include "schedule.hpp"
 

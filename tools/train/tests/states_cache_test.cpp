@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // StatesCache: the target's hidden states in a file.
 #include "states_cache.hpp"
 

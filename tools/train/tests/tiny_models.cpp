@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tiny_models.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small random models and rows for the tests of drafters.
 #pragma once
 

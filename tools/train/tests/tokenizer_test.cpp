@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokenizers: one trained by the trainer, one of another model (tokenizer.json); both encode a corpus.
 #include "train_tokenizer.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Training equals inference: the logits of training rows are those of a round on specula's CPU model with the
 // exported weights, for every draft step.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The training loop: what it does when a training goes wrong, and what its clock counts.
 #include "training_loop.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs of words that texts share.
 #include "unlike.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exact-match verification: the loop of greedy, sample-and-match and Gumbel coupling rules. C++17.
 #pragma once
 

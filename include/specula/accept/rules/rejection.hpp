@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rejection sampling of draft tokens, recursively over siblings. C++17.
 #pragma once
 

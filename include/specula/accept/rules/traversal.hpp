@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Traversal verification: verifies a token tree from the leaves to the root. C++17.
 #pragma once
 

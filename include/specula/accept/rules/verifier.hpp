@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verifier concept: the interface that the acceptance rules of this folder are written over. C++17.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cache-line aligned vectors, and an arena for data that is read in one sweep.
 #pragma once
 

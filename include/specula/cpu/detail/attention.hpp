@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The attention block of a decoder layer: RMS norm, QKV, RoPE, attention, output. Equations: transformers,
 // modeling_llama.py (LlamaAttention, rotate_half, repeat_kv), modeling_qwen3.py (q_norm, k_norm).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The heads of attention blocks: queries are turned by rotary position embedding (RoPE) and attend to a KV
 // cache.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The panel product for inputs rounded to bfloat16, on AVX512_BF16: two columns of a panel in one
 // instruction.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The blocks of a decoder, the batch of tokens that they run over, and the part of them that a pass runs.
 #pragma once
 

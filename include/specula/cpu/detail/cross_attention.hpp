@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cross attention of a draft on its target's keys and values (GLIDE, Du et al. 2024).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The members of Decoder for early exits and skipped blocks.
 #pragma once
 

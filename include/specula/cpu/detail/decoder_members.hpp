@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The members of Decoder: checks of arguments, commit and rollback, views.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One pass of a Llama decoder over a batch of tokens: embedding, layers, LM head (LlamaForCausalLM).
 #pragma once
 

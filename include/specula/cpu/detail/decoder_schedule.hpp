@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lazy scheduling of a decoder's passes: tokens run through layers when a call needs them, in one batch.
 #pragma once
 

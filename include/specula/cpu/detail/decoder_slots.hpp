@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The members of Decoder for several texts.
 #pragma once
 

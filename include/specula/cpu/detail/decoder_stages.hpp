@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records which committed tokens and nodes have run through which stage of a model, and builds the columns of
 // a pass for the others.
 #pragma once

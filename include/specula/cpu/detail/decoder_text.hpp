@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a decoder holds of one text.
 #pragma once
 

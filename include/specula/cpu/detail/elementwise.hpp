@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elementwise operations of a decoder: RMS norm, softmax weights, SiLU, RoPE, cosine similarity. For float
 // they run in blocks of 16 lanes, with padded buffers in place of a remainder loop. For double: loops.
 // **Range.** Finite values, and -infinity in softmax, whose weights below exp(-87) are 0.

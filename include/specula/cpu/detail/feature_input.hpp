@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Input of a feature head (EAGLE, Li et al. 2024): each token's embedding and the feature of the token
 // before.
 #pragma once

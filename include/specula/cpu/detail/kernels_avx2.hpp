@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The panel product on AVX2 with FMA: two registers hold the 16 rows of a panel.
 #pragma once
 

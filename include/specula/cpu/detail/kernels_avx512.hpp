@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The panel product on AVX-512: a register holds the 16 rows of a panel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The panel product in Eigen's packets, the vectors of the compiler's target: machines without AVX2, and
 // double precision.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Builds the weights of a Llama-family decoder from a Hugging Face directory or GGUF, or random ones for
 // tests.
 #pragma once

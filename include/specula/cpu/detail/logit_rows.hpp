@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rows of logits that passes write: of all tokens, or of those of a draft vocabulary.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A file in memory, mapped where the system can.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The MLP block of a decoder layer: RMS norm, SwiGLU. Equations: transformers, modeling_llama.py (LlamaMLP).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a decoder is given: tokens, and, if it is a draft, the state of its target.
 #pragma once
 

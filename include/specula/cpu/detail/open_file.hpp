@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opens a file for reading, with errors that name it.
 #pragma once
 

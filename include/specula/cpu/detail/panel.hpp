@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Panel layout of matrices, and the product of panels with vectors that all matrix products use.
 //
 // Rows lie in panels of 16, column by column, so that a vector register holds 16 rows and one output is one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The panel product over any number of panels and inputs: chooses the register block, and the instruction set
 // at run time.
 #pragma once

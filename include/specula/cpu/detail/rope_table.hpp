@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rotary position embedding (RoPE): a table of cosines and sines per position.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a decoder keeps of every token of the context and of every node, by slot.
 #pragma once
 

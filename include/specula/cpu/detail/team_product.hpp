@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products over a batch of tokens, shared by the threads of a team.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention: tokens of a pass attend to the committed context and their own ancestors.
 #pragma once
 

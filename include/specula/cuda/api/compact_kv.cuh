@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // KV compaction: moves the keys and values of accepted paths together, all layers in one launch.
 #pragma once
 

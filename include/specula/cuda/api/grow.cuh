@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draft tree growth on the device, without a round trip to the host.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layer similarity on the device: the mean cosine of a block's input and output, per layer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // N-gram speculation on the device: Max-Gram and prompt lookup without a host round trip.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling from rows of logits on the device: tokens, and a draft's tokens with their distributions.
 #pragma once
 

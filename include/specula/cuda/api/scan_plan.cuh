@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launch configuration of row scans: blocks, threads, and rows per pass.
 #pragma once
 

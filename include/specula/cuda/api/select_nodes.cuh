@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The nodes of a batch of proposals that a budget keeps: the likeliest over all sequences.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention over a KV cache: a query attends to its sequence's committed tokens, its ancestors and
 // itself.
 #pragma once

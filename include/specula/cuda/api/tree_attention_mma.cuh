@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention by mma.sync: for sm_80 and later, fastest up to 32 packed rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launch configuration of tree attention: split choice, workspace sizes and argument checks, shared by its
 // two kernels (tree_attention_mma.cuh, tree_attention_wgmma.cuh).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention by wgmma: for trees of many packed rows on Hopper.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Links and attention masks of trees from the parents of their nodes.
 #pragma once
 

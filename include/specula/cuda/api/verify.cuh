@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification of ragged batches of trees by one cluster per sequence: rejection, traversal and block rules.
 #pragma once
 

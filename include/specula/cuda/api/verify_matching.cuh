@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification by rules that match the target's choices: greedy, and sample-and-match.
 #pragma once
 

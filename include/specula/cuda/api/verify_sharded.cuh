@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensor-parallel verification, the vocabulary split over several GPUs: partials | all-gather | decide.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Host-side checks of pointers, strides and plans before a launch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of tree attention over a paged KV cache.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of top-k distillation.
 #pragma once
 

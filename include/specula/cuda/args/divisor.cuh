@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Division by an invariant integer as a multiplication and a shift.
 #pragma once
 

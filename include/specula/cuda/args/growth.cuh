@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of draft tree growth: roots, rows of the draft, grown trees and their links.
 #pragma once
 

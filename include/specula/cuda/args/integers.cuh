@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Host-device helpers (atomic add, minimum, maximum, rounding): the same source runs in kernels and CPU
 // tests.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of n-gram speculation.
 #pragma once
 

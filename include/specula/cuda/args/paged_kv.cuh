@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Paged KV cache: layouts, page tables and slot addresses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of sampling from rows of logits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of verification where the vocabulary is split over several GPUs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of layer similarity.
 #pragma once
 

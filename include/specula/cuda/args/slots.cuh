@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of KV compaction: accepted paths, and the slots of a cache as bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of verification: a ragged batch of proposals, rows of target and draft, results.
 #pragma once
 

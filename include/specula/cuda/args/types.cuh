@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Types shared by device code and its callers: 16-bit and 8-bit elements, statuses, row statistics.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Open-addressing hash map keyed by pairs of integers, for the counts of n-gram drafters.
 #pragma once
 

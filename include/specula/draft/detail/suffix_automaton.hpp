@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Suffix automaton of a growing text: the index of Max-Gram.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A libllama context for the adapters, and what is checked before there is one.
 #pragma once
 

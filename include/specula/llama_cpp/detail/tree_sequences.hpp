@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention in libllama: assigns cells of the KV cache to sequences, so that each node attends only to
 // its ancestors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks that an optional member of a model has the type that its concept asks for: static_asserts that name
 // it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages for pipelines that do not compile: what a shape requires of its drafter, and that a pair is not lossless.
 #pragma once
 

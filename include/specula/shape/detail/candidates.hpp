@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Candidates of a deterministic proposal: top-k expansion, and pruning by path probability.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Upper bounds on the proposal length of a cascade under its table of limits.
 #pragma once
 

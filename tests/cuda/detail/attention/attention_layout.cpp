@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layout of tree attention: packed rows, masks, windows, splits of the keys, merging of partial softmaxes.
 
 #include <doctest/doctest.h>

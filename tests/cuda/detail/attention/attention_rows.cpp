@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Online softmax and products of sixteen rows in tree attention by mma.sync.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // KvRing: tiles of keys and values, loaded asynchronously into shared memory.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PanelRing: tiles of keys and values in the layout of wgmma.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Data races in tree attention by wgmma: every thread of a block is a std::thread.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads optimised
 // Top-k of rows on the device, against the CPU's.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Preparing and launching kernels on the host, against a fake CUDA runtime.
 #include <cuda_runtime.h>  // the fake one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Truncation of 16-bit rows by counting keys, several rows at once: the CPU's thresholds, for any launch; and
 // when the histograms are used instead.

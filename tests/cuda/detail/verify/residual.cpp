@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The residual after rejected siblings: of one row of the draft or of several, chosen ones, and those whose
 // rejection left nothing, which are not subtracted.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Verification of all nodes of a tree at once: results are those of following the path, and the workspace is
 // ready for the next launch.

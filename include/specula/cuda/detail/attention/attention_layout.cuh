@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention layout: packed GQA rows, key ranges and masks, splits of the keys, merging of partial
 // softmaxes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Online softmax attention of sixteen rows in a warp's registers, over tiles of keys (FlashAttention-2, Dao
 // 2023), products by mma.m16n8k16.
 #pragma once

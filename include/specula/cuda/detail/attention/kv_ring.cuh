@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pipelined K and V tiles for mma.sync: a ring of shared-memory stages filled by async copies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pipelined K and V tiles for wgmma: a ring of shared-memory stages; e4m3 bytes are widened in it.
 #pragma once
 

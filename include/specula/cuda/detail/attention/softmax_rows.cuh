@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Online softmax helpers shared by the mma.sync and wgmma attention kernels. A lane holds parts of two rows
 // of a matrix m of sums: m[n][i] is the element c_cell(lane, i) of columns 8 n and on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tree attention block by mma.sync: a tile of rows over the keys of one split. Every warp copies, multiplies
 // and merges.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Split-KV tree attention, the part shared by all kernels: a block's split of the keys, row masks, and
 // merging of partial results across warps, blocks and clusters.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Warp-specialised tree attention block by wgmma: a tile of rows over the keys of one split. One warpgroup
 // copies tiles of keys into a ring, the others multiply.
 #pragma once

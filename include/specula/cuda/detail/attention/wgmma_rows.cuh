@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Online softmax attention of 64 rows in a warpgroup's registers by wgmma: products run while the softmax of
 // other keys is computed (FlashAttention-3, Shah 2024). The counterpart of attention/attention_rows.cuh.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draft trees grown on the device: candidate pool, and selection of the likeliest nodes.
 #pragma once
 

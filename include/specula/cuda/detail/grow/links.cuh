@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Links of a tree from its parents: depths, children, siblings, attention masks.
 #pragma once
 

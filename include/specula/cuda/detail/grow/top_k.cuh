@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Top-k tokens of a row after one scan of it by a cluster.
 #pragma once
 

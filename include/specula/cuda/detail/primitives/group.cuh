@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Thread groups (warp, block, cluster) that kernels are written over, so that CPU tests run the same code.
 //
 // A kernel's body is a function template over a Cluster. On a GPU that is DeviceCluster; in the tests it is

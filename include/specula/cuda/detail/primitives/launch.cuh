@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launching kernels over thread block clusters.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draft distributions q for each form of draft rows: probability of a token, weights of four tokens.
 #pragma once
 

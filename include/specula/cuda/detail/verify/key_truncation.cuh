@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Truncation threshold of 16-bit logits: one histogram of the keys below the largest, for several rows at
 // once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Residual distribution of the target after rejected sibling draft tokens, subtracted one after the other.
 #pragma once
 

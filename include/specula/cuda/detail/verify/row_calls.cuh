@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls from the verifying warp to the other warps of a cluster, which read its rows.
 #pragma once
 

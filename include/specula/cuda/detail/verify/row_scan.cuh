@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Distributions of rows of logits, by a whole cluster: one read of each row, several rows per pass, and no
 // memory but the tiles' table.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The acceptance rules as the kernels take them: what each asks of the rows, and its function of
 // accept/rules/.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A sequence's proposal and its verification result: the state that verification rules work on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verification of one sequence on a device: the distributions and residuals that the rules in accept/rules/
 // work on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Table of per-tile statistics in shared memory, filled by passes over rows that are spread over the warps of
 // a cluster and known to every block.
 #pragma once

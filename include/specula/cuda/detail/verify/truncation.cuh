@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Top-k, top-p and min-p truncation: theta, the logit below which a token is dropped. Found by counting, so
 // it does not depend on the order of summation.
 #pragma once

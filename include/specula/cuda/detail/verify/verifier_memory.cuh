@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared-memory layout of verification in each block, apart from its scans.
 #pragma once
 

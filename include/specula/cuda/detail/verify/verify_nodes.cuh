@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Node-parallel verification by rules that match the target's choices, for small batches of trees: the choice
 // after every node is computed at once, and the last cluster to finish follows the tree.
 #pragma once

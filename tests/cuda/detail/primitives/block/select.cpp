@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: threads
 // Deterministic top-k selection, and the last block of a launch.
 #include <doctest/doctest.h>

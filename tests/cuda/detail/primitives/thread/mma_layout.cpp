@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Register and shared memory layouts of mma.sync.
 
 #include <doctest/doctest.h>

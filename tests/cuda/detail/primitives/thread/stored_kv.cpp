@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keys and values of 8 bits (e4m3), widened to 16 bits.
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared memory layouts and descriptors of wgmma.
 
 #include <doctest/doctest.h>

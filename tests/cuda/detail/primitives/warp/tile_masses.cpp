@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draws inside a tile: the ends of the uniform draws, and weights of which many are 0.
 #include <doctest/doctest.h>
 #include <specula/cuda/detail/primitives/warp/tile_masses.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // labels: optimised
 // Products of a warpgroup by wgmma with the library's layouts, and misuse that the emulated tensor core
 // detects.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Last-block reduction: the last block of a launch to finish merges the results of all.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Deterministic top-k: an element's rank is the number of elements before it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays one behind the other in a block's shared memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Divides a task among neighbouring lanes where there are fewer tasks than threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Asynchronous copies from device to shared memory: cp.async.
 #pragma once
 

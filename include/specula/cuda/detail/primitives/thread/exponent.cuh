@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // exp of a logit as its weight under a row's distribution, with the same rounding in all kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // mbarrier: shared-memory barriers with arrive and wait apart, by which copies and products hand over the
 // stages of a ring. PTX ISA, "mbarrier".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Register fragment layouts of mma.m16n8k16 (A: 16 x 16, B: 16 x 8, C: 16 x 8) and the shared-memory swizzle
 // that ldmatrix reads. PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bit-level float arithmetic for rows: NaN tests, maxima, 2^x, fma, sort keys. The same with and without fast
 // math.
 #pragma once

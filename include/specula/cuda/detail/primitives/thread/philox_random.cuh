@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Philox uniform draws on the device: the words of specula::PhiloxRandom for the same key.
 #pragma once
 

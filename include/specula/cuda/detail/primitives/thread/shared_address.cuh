@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared-memory addresses as operands of PTX instructions.
 #pragma once
 

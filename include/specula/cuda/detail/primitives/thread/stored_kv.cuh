@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // KV cache element types and their conversion for tensor cores: 16-bit elements are used as stored, e4m3
 // bytes are widened in registers.
 #pragma once

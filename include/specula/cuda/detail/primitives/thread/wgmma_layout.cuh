@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // wgmma operand layout in shared memory: 128-byte swizzle and matrix descriptors. PTX ISA, "Asynchronous
 // warpgroup level matrix shared memory layout" and "Matrix descriptor format".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Warp-level tensor core instructions: mma.sync and ldmatrix. primitives/thread/mma_layout.cuh gives the
 // layout. The warp's type selects overloads for other warps.
 #pragma once

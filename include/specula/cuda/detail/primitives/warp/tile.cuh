@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tile of a row, 512 tokens, in the registers of a warp.
 #pragma once
 

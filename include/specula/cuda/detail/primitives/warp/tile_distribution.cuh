@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The distribution of a row from the statistics of its tiles.
 #pragma once
 

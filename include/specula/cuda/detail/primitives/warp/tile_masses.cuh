@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Integer tile masses for sampling: sums are independent of order, and a uniform draw's word picks a tile
 // exactly. Every function here is called by a whole warp and returns the same to all lanes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Warpgroup-level tensor core instructions: wgmma and its fences, for four warps from one whose rank is a
 // multiple of 4. They are asynchronous: a thread must not touch their registers and tiles before it has
 // waited.
