@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include <specula/specula.hpp>
@@ -39,18 +40,22 @@ struct Models {
   std::vector<SlotOf<ReplayBatch>> targets, drafts;
 };
 
-/// Of the rounds from the 13th to the 24th of six texts that are long enough for them.
+/// Of the rounds from the 41st to the 120th of six texts that are long enough for them.
 template <class Rule, class Shape>
-std::int64_t allocations(Shape shape, float temperature, bool shares) {
+std::int64_t allocations(Shape shape, float temperature, bool shares,
+                         std::optional<LogprobOptions> logprobs = {}) {
   constexpr std::int32_t kTexts = 6;
   Models models(kTexts);
   BatchSpeculator batch(kTexts, models.each(Rule{}, shape), models.draft, models.target);
   if (shares) batch.share(BatchBudget());
   for (Token text = 0; text < kTexts; ++text)
-    batch.join({.prompt = {text}, .max_new_tokens = 1000, .params = {.temperature = temperature}});
+    batch.join({.prompt = {text},
+                .max_new_tokens = 1000,
+                .params = {.temperature = temperature},
+                .logprobs = logprobs});
   for (int i = 0; i < 40; ++i) batch.step();
   const specula_test::AllocationCount allocated;
-  for (int i = 0; i < 12; ++i) batch.step();
+  for (int i = 0; i < 80; ++i) batch.step();  // what would grow with the text doubles
   const std::int64_t count = allocated.count();
   CHECK(batch.running() == kTexts);
   return count;
@@ -63,6 +68,7 @@ TEST_CASE("rounds of many texts allocate nothing") {
     CAPTURE(shares);
     CHECK(allocations<Sampling>(Chain<>{.length = 4}, 0, shares) == 0);
     CHECK(allocations<Rejection>(Chain<Draw::sampled>{.length = 4}, 1, shares) == 0);
+    CHECK(allocations<Sampling>(Chain<>{.length = 4}, 0, shares, LogprobOptions{.top = 2}) == 0);
     CHECK(allocations<Sampling>(DynamicTree{.top_k = 3, .expansions = 2, .total = 8}, 0, shares) == 0);
   }
 }

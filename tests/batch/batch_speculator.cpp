@@ -634,6 +634,27 @@ TEST_CASE("share() holds from the next step on, also for rounds that wait") {
   CHECK(ended == 2);
 }
 
+TEST_CASE("a text owes nothing of what its slot's last text has missed of the draft") {
+  Models models(2);
+  BatchSpeculator batch(2, models.each(pipeline(RuleName::sampling, Chain<>{.length = 1})), models.draft,
+                        models.target);
+  batch.share(BatchBudget(CostCurve({1, 1, 1, 100}), CostCurve({0.001, 0.002})));  // one draft token is free
+  const auto join = [&](std::int32_t tokens) {
+    return batch.join({.prompt = {1, 2}, .max_new_tokens = tokens, .params = {.temperature = 0}});
+  };
+  models.draft.throw_pass = 1;
+  const TextId failed = join(30);
+  while (batch.text(failed).size() < 10) batch.step();
+  join(40);
+  while (!batch.empty()) batch.step();
+  const TextId first = join(1), second = join(1);  // the first in the slot of the text that ended first
+  std::map<TextId, std::int64_t> proposed;
+  while (!batch.empty())
+    for (const TextResult& text : batch.step()) proposed[text.id] = text.stats.proposed;
+  CHECK(proposed[first] == 1);
+  CHECK(proposed[second] == 0);
+}
+
 TEST_CASE("a draft that waits for a model that the batch was not given fails its text, by name") {
   Models models(1);
   BatchSpeculator batch(1, models.each(pipeline(RuleName::sampling, Chain<>{.length = 2})), models.target);

@@ -220,14 +220,16 @@ class SmallSeenBatch : public SeenBatch {
   void expect_room(std::span<const SlotNodes> nodes) const {
     std::int32_t held = 0;
     for (std::int32_t s = 0; s < slots(); ++s) held += size(s) - queued(s);
-    for (const SlotNodes& own : nodes) held += queued(own.slot) + static_cast<std::int32_t>(own.tokens.size());
+    for (const SlotNodes& own : nodes)
+      held += queued(own.slot) + static_cast<std::int32_t>(own.tokens.size());
     if (held > limit) throw NoRoom("no room for " + std::to_string(held));
   }
 };
 
 }  // namespace
 
-TEST_CASE("a prompt that such a draft reads where there is no room: ended texts give up theirs, then it waits") {
+TEST_CASE(
+    "a prompt that such a draft reads where there is no room: ended texts give up theirs, then it waits") {
   using Batch = DraftBatch<ToyGlide>;
   constexpr std::int32_t kSlots = 3;
   SmallSeenBatch target(kSlots, 5, 3, 1000, 64);
@@ -279,9 +281,10 @@ TEST_CASE("a prompt that such a draft reads where there is no room: ended texts 
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].id == third);
   expect_same(ended[0], 3);
-  target.limit = 45;
+  target.limit = 36;  // neither does the prompt fit now, nor would its text later
   const TextId fourth = join(4, 6);
   batch.step();
+  target.limit = 45;
   CHECK(batch.running() == 1);
   CHECK(batch.queued() == 1);  // it waits for the end of the second
   ended = write();

@@ -377,8 +377,9 @@ TEST_CASE("a text that is paused while it makes room waits for resume()") {
   Paged models(2, 14);
   BatchSpeculator batch(2, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
   TextRequest request{.prompt = {1, 2, 3, 4}, .max_new_tokens = 40, .params = {.temperature = 0}};
+  bool paused = false;
   request.sink = [&](Tokens) {
-    if (models.target.refused == 1) CHECK(batch.pause(2));
+    if (models.target.refused == 1 && !std::exchange(paused, true)) CHECK(batch.pause(2));  // in that step
     return true;
   };
   batch.join(request);
@@ -389,6 +390,71 @@ TEST_CASE("a text that is paused while it makes room waits for resume()") {
   CHECK(models.target.refused == 1);
   CHECK(batch.paused() == 1);
   CHECK(batch.text(2).size() > 4);
+}
+
+TEST_CASE("a text that ends in the step in which another makes room lets that one come back") {
+  Paged models(3, 4);
+  BatchSpeculator batch(3, models.each(Sampling{}, Chain<>{.length = 2}), models.draft, models.target);
+  TextRequest request{.prompt = {1, 2, 3, 4}, .max_new_tokens = 1, .params = {.temperature = 0}};
+  batch.join(request);
+  request.max_new_tokens = 3;
+  batch.join(request), batch.join(request);
+  REQUIRE(batch.step().size() == 1);
+  REQUIRE(models.target.refused == 1);
+  REQUIRE(batch.queued() == 1);
+  batch.step();
+  CHECK(batch.queued() == 0);
+}
+
+TEST_CASE("a text without a seed keeps its draws after a pause") {
+  const auto write = [](bool pauses) {
+    BatchModels<> models(1);
+    BatchSpeculator batch(1, models.each(Rejection{}, Chain<Draw::sampled>{.length = 2}), models.draft,
+                          models.target);
+    const TextId id = batch.join({.prompt = {1, 2}, .max_new_tokens = 30, .params = {.temperature = 1}});
+    return write_all(batch, [&](int) {
+      if (pauses && batch.pause(id)) batch.resume(id);
+    });
+  };
+  CHECK(write(true) == write(false));
+}
+
+TEST_CASE("a shape that learns within a text begins anew after a pause") {
+  struct Written {
+    std::vector<Token> tokens;
+    std::int64_t proposed = 0;
+  };
+  const std::vector<Token> prompt{1, 2};
+  /// Writes `tokens` tokens after `text`, and after `steps` steps pauses, or is cancelled.
+  const auto write = [](std::vector<Token> text, std::size_t tokens, int steps, bool cancels) {
+    BatchModels<> models(1, 1000, 200);
+    BatchSpeculator batch(
+        1, models.each(Sampling{}, AdaptiveChain<HeuristicEnd>{.end = {.longest = 12}, .carry = false}),
+        models.draft, models.target);
+    const TextId id = batch.join({.prompt = std::move(text),
+                                  .max_new_tokens = static_cast<std::int32_t>(tokens),
+                                  .params = {.temperature = 0}});
+    Written out;
+    for (int step = 1; !batch.empty(); ++step) {
+      for (const TextResult& ended : batch.step()) out = {ended.tokens, ended.stats.proposed};
+      if (step != steps) continue;
+      if (cancels) {
+        batch.cancel(id);
+      } else {
+        CHECK(batch.pause(id));
+        CHECK(batch.resume(id));
+      }
+    }
+    return out;
+  };
+  const Written whole = write(prompt, 100, -1, false), paused = write(prompt, 100, 9, false),
+                begun = write(prompt, 100, 9, true);
+  std::vector<Token> text = prompt;
+  text.insert(text.end(), begun.tokens.begin(), begun.tokens.end());
+  const Written rest = write(text, 100 - begun.tokens.size(), -1, false);
+  CHECK(paused.tokens == whole.tokens);
+  CHECK(paused.proposed == begun.proposed + rest.proposed);
+  CHECK(paused.proposed != whole.proposed);  // the chain had learned a length
 }
 
 TEST_CASE("a text with a full context is not paused: it ends") {

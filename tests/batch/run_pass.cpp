@@ -125,6 +125,9 @@ TEST_CASE("run_pass(): what runs of texts that are written, and of prompts") {
   // nothing is written: a chunk each
   run({node(2), node(4)}, 0, false, {2, 4}, 1, 20);
   CHECK(model.queued(4) == 20);
+  // nothing is asked of 0, and nothing is queued there: the model does not see it
+  run({{0}, node(3)}, 0, false, {3}, 1, 0);
+  run({{0}}, 0, false, {}, 0, 0);
   // a text that is written with more than a chunk to catch up: a chunk, without rows
   run({node(4)}, 1, true, {4}, 0, 10);
 }

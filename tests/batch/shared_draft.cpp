@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,8 +157,10 @@ struct Run {
   std::vector<Token> words{1, 1};
   std::vector<std::uint8_t> kept;
   VerifyResult ended;
-  const DraftCall* bid() const { return nullptr; }
-  void grant(bool) {}
+  std::optional<DraftCall> call;
+  bool granted = false;
+  const DraftCall* bid() const { return call ? &*call : nullptr; }
+  void grant(bool yes) { granted = yes; }
   bool proposed() const { return true; }
   ProposalKind kinds = ProposalKind::deterministic;
   ProposalKind kind() const { return kinds; }
@@ -348,6 +351,61 @@ TEST_CASE("draft calls are priced for all texts alike, whichever is the last") {
   REQUIRE(call_pays({chosen, chosen}) != all_drawn);  // the unlikely ones are left out, so more calls pay
   CHECK(call_pays({chosen, drawn}) == all_drawn);
   CHECK(call_pays({drawn, chosen}) == all_drawn);
+}
+
+TEST_CASE("what a draft has to catch up with counts in what a round may lose, at its first call") {
+  const auto granted = [](double missed, std::int64_t calls) {
+    std::vector<double> draft_costs;
+    for (int n = 1; n <= 100; ++n) draft_costs.push_back(0.01 * n);
+    BatchBudget budget{CostCurve({1, 1.05, 1.1}), CostCurve(draft_costs)};
+    Run run;
+    detail::SharedDraft<DraftingText> shared(std::move(budget), 1, {8}, 1.5);
+    DraftingText text{&run};
+    DraftingText* const one[1]{&text};
+    for (int i = 0; i < 12; ++i) {  // rounds that were worth it
+      shared.begin(one, 1);
+      run.tree.reset(1, 1);
+      if (shared.max_nodes() > 1) run.tree.choose(0, 0, 0.6f);
+      run.ended.clear();
+      if (run.tree.size() > 1) run.ended.accepted.push_back(1);
+      shared.verified(1, run.tree.size(), 0, 0);
+      shared.ended(0, static_cast<std::int32_t>(run.ended.accepted.size()));
+      shared.end();
+    }
+    text.draft = {.missed = missed, .first_call = false};
+    shared.begin(one, 1);
+    REQUIRE(shared.max_nodes() > 1);
+    run.tree.reset(1, 1);
+    for (std::int64_t i = 0; i < calls; ++i) shared.called(0);
+    run.call = DraftCall{.reach = 0.6, .nodes = 1};
+    REQUIRE(shared.grant());
+    return run.granted;
+  };
+  CHECK(granted(0, 0));
+  CHECK_FALSE(granted(90, 0));
+  CHECK(granted(90, 1));  // it has caught up
+}
+
+TEST_CASE("T(n) is not learned from passes in which prompts ran") {
+  const auto cost_after = [](std::int32_t queued, double seconds) {
+    Run run;
+    detail::SharedDraft<DraftingText> shared(BatchBudget(), 1, {8}, kNever);
+    DraftingText text{&run};
+    DraftingText* const one[1]{&text};
+    const auto round = [&](std::int32_t prompts, double took) {
+      shared.begin(one, 1);
+      run.tree.reset(1, 1), run.ended.clear();
+      shared.verified(1, 1, prompts, took);
+      shared.ended(0, 1);
+      shared.end();
+    };
+    for (int i = 0; i < 20; ++i) round(0, 1);
+    for (int i = 0; i < 5; ++i) round(queued, seconds);
+    run.tree.reset(1, 1);
+    return std::pair(shared.budget().target_costs()(1), shared.budget().rate(1));
+  };
+  CHECK(cost_after(500, 1.4) == cost_after(500, 1));
+  CHECK(cost_after(0, 1.4) != cost_after(0, 1));
 }
 
 TEST_CASE("a round takes no longer than it may") {

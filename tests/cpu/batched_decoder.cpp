@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+#include <specula/base/stopwatch.hpp>
 #include <specula/cpu/decoder.hpp>
 #include <specula/model/batched.hpp>
 #include <specula/policy/concepts.hpp>
@@ -204,6 +206,60 @@ UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
   CHECK_THROWS_AS(batch.fork(0, 1, 334), std::invalid_argument);
   CHECK_THROWS_AS(batch.fork(0, 2, 301), std::invalid_argument);
   CHECK_THROWS_AS(batch.fork(0, 2, 1), std::invalid_argument);  // it has nodes
+}
+
+UNTHREADED_TEST_CASE("the memory of a slot grows with its text, nodes and features included") {
+  const auto weights = weights_of<float>(WeightType::bf16);
+  Decoder<float> batch(weights, {.capacity = 700, .max_nodes = 60, .slots = 2}),
+      alone(weights, {.capacity = 700, .max_nodes = 60});
+  Random random(11);
+  const auto beside = tokens_of(random, 20);
+  batch.append(0, beside);
+  const auto grow = [&](std::int32_t text, std::int32_t first, std::int32_t second) {
+    const auto more = tokens_of(random, text), nodes = tokens_of(random, first + second);
+    const auto parents = tree_of(random, 0, first + second);
+    batch.append(1, more), alone.append(more);
+    for (const bool later : {false, true}) {  // memory may grow while there are nodes
+      const auto from = static_cast<std::size_t>(later ? first : 0),
+                 count = static_cast<std::size_t>(later ? second : first);
+      const std::span own = std::span(nodes).subspan(from, count);
+      const std::span above = std::span(parents).subspan(from, count);
+      const std::vector<SlotNodes> pass{{1, own, above}};
+      const LogitsView rows = batch.extend(pass), want = alone.extend(own, above);
+      for (std::int32_t i = 0; i < want.rows; ++i) {
+        const auto a = rows.row(i), b = want.row(i);
+        CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+      }
+    }
+    const std::vector<NodeId> path{0};
+    batch.commit(1, path), alone.commit(path);
+    const auto features = SlotOf(batch, 1).features(), same = alone.features();
+    for (std::int32_t t = 0; t < batch.size(1); ++t)
+      CHECK(std::equal(features.row(t).begin(), features.row(t).end(), same.row(t).begin()));
+  };
+  grow(100, 3, 50);   // beyond what a slot has at first
+  grow(140, 40, 20);  // and beyond twice that
+  grow(300, 1, 1);
+  CHECK(batch.size(0) == 20);
+}
+
+UNTHREADED_TEST_CASE("the seconds of a pass are shared by the tokens and nodes of the texts in it") {
+  const auto weights = weights_of<float>(WeightType::bf16);
+  Decoder<float> batch(weights, {.capacity = 100, .max_nodes = 8, .slots = 3});
+  Random random(12);
+  const auto one = tokens_of(random, 1), two = tokens_of(random, 2);
+  const std::vector<NodeId> root{kNoParent}, roots(2, kNoParent);
+  batch.append(1, tokens_of(random, 6));
+  const std::vector<SlotNodes> nodes{{0, one, root}, {1, two, roots}};
+  double spent = 0;
+  {
+    const specula::detail::Stopwatch watch(spent);
+    batch.extend(nodes);
+  }
+  CHECK(batch.pass_seconds(0) > 0);
+  CHECK(batch.pass_seconds(1) == doctest::Approx(8 * batch.pass_seconds(0)));
+  CHECK(batch.pass_seconds(2) == 0);
+  CHECK(batch.pass_seconds(0) + batch.pass_seconds(1) <= spent);
 }
 
 UNTHREADED_TEST_CASE("a slot's mistakes change nothing, in any slot") {
