@@ -52,20 +52,21 @@ TEST_CASE("one pass that seems to take up to 100,000 times as long costs nothing
             for (const double longer : {1.0, 30.0, 1e5}) {
               World world;
               bool hit = false;
+              const double from = quiet.now * 1000 / 2300;  // some 300 tokens before those that count
               world.stretched = [&](double cost, bool in_draft, bool first) {
                 const bool now = what == first_call ? in_draft && first
-                                                    : in_draft == (what == of_draft) && world.now > 300;
+                                                    : in_draft == (what == of_draft) && world.now > from;
                 return hit || !now ? cost : (hit = true, cost + longer);
               };
-              CAPTURE(name_of(draft));
+              CAPTURE(std::string(name_of(draft)));
               CAPTURE(texts);
               CAPTURE(acceptance);
               CAPTURE(alone);
               CAPTURE(what);
               CAPTURE(longer);
               // Copies and drafts of equal acceptance: which is chosen depends on what was seen first.
-              CHECK(decode(cell, text, world, true, alone).rate >
-                    (draft == Draft::either ? 0.7 : 0.97) * before);
+              CHECK(decode(cell, text, world, true, alone).rate > 0.97 * before);
+              CHECK(hit == (draft != Draft::copies || what == of_target));  // copies make no calls
             }
         }
       }
@@ -81,7 +82,7 @@ TEST_CASE("a clock that advances in steps of half a pass; and of five, where onl
         for (const double step : {0.5, 5.0}) {
           World world;
           world.step = step;
-          CAPTURE(name_of(draft));
+          CAPTURE(std::string(name_of(draft)));
           CAPTURE(texts);
           CAPTURE(acceptance);
           CAPTURE(step);

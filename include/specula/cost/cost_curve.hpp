@@ -39,8 +39,9 @@ class CostCurve {
                                     detail::number(given_[i]) + ", must be finite and >= 0");
   }
 
-  static constexpr double kSure = 1.5;   ///< weight from which a size counts fully
-  static constexpr double kMemory = 32;  ///< largest weight of a size
+  static constexpr double kSure = 1.5;     ///< weight from which a size counts fully
+  static constexpr double kMemory = 32;    ///< largest weight of a size
+  static constexpr double kOutlier = 1.5;  ///< a cost this many times another one: one was an interruption
   static constexpr double kNoBound = std::numeric_limits<double>::max();  ///< of believe()
 
   bool given() const { return !given_.empty(); }  ///< Whether the curve was given, not learned.
@@ -147,8 +148,7 @@ class CostCurve {
   }
 
  private:
-  static constexpr double kFade = 1 - 1.0 / 1024, kForgotten = 0.5, kDoubt = 0.8, kOutlier = 1.5,
-                          kLongMemory = 256;
+  static constexpr double kFade = 1 - 1.0 / 1024, kForgotten = 0.5, kDoubt = 0.8, kLongMemory = 256;
 
   struct Size {
     double value = 0, weight = 0;  // measured

@@ -46,10 +46,10 @@ class DraftCosts {
   /// What the draft's catch-up costs: a call per token at most.
   double catch_up(const DraftState& text) const {
     if (calls_.given()) return text.missed > 0 ? calls_(static_cast<std::int32_t>(text.missed)) : 0.0;
-    const double call = calls_(1), prompt = prompt_ >= 0 ? prompt_ : std::max(0.0, late_);
-    const double token = late_ >= 0 ? std::min(call, late_) : kGuess * call;
+    const double call = calls_(1), prompt = prompt_.cost >= 0 ? prompt_.cost : std::max(0.0, late_.cost);
+    const double token = late_.cost >= 0 ? std::min(call, late_.cost) : kGuess * call;
     // A pause would soon be too expensive to learn from, so a few tokens stand for all until one is measured.
-    const bool dares = late_ < 0 && text.missed * token <= kDare * most_;
+    const bool dares = late_.cost < 0 && text.missed * token <= kDare * most_;
     return (dares ? std::min(text.missed, kFewTokens) : text.missed) * token +
            (text.first_call ? prompt * text.context : 0.0);
   }
@@ -78,30 +78,38 @@ class DraftCosts {
   static constexpr double kFewTokens = 4;  // see above
   static constexpr double kToken = 1.25;   // what a late token may cost, in calls
 
-  double learn(std::int32_t width, double calls, double late, double& per_token, double cost, double most,
+  /// What a late token costs, learned from passes in which some ran.
+  struct Late {
+    double cost = -1;      // -1: not known
+    bool doubted = false;  // the last such pass took far more than was expected
+  };
+
+  double learn(std::int32_t width, double calls, double late, Late& token, double cost, double most,
                double slack) {
     most_ = most;
     if (!(late > 0)) return calls * calls_.believe(width, cost / calls, most, slack);
-    const double call = calls_(width), known = std::max(0.0, per_token);
-    if (!calls_.knows(width) && calls_.largest() <= width && cost < calls * call) {
+    const double call = calls * calls_(width), known = token.cost;
+    if (!calls_.knows(width) && calls_.largest() <= width && cost < call) {
       calls_.learn(width, cost / calls);  // an upper bound, and lower than what was assumed
-      per_token = per_token < 0 ? 0.0 : 0.5 * per_token;
+      token.cost = known < 0 ? 0.0 : 0.5 * known;
       return cost;
     }
     // What the first of all calls takes beyond a plain pass tells nothing: an engine plans, pages are read.
-    if (!std::exchange(begun_, true) && cost > std::max(most, calls * call) + slack) return calls * call;
-    const double token = std::clamp((cost - calls * call) / late, 0.0, kToken * calls_(1));
-    const bool odd = per_token >= 0 && CostCurve::differ(cost, calls * call + late * known) &&
-                     cost > calls * call + late * known + slack;
-    per_token = per_token < 0 ? token : 0.5 * (per_token + token);
-    return odd ? calls * call + late * std::max(known, per_token)
-               : std::min(cost, std::max(most, calls * call + late * token));
+    if (!std::exchange(begun_, true) && cost > std::max(most, call) + slack) return call;
+    // Nor does, once, what a later one takes beyond what is known: of many tokens it would be many passes.
+    const double expected = call + late * known;
+    const bool odd = known >= 0 && CostCurve::differ(cost, expected) && cost > expected + slack;
+    if (odd && !std::exchange(token.doubted, true)) return std::min(cost, std::max(most, expected));
+    token.doubted = odd;
+    const double seen = std::clamp((cost - call) / late, 0.0, kToken * calls_(1));
+    token.cost = known < 0 ? seen : 0.5 * (known + seen);
+    return std::min(cost, std::max(most, call + late * (odd ? token.cost : seen)));
   }
 
   CostCurve calls_;
-  double late_ = -1, prompt_ = -1;  // of a late token, and of a prompt's; -1: not known
-  double most_ = 0;                 // a plain pass of the target
-  bool begun_ = false;              // a call that caught up was measured
+  Late late_, prompt_;  // tokens since the last call; a prompt's
+  double most_ = 0;     // a plain pass of the target
+  bool begun_ = false;  // a call that caught up was measured
 };
 
 }  // namespace specula

@@ -122,6 +122,7 @@ class Either {
   void reset() {
     drafts_.reset();
     if (!carry_) forget();
+    resumes_ = true;  // the draft reads the prompt
   }
 
   const CostAware<S>& drafts() const { return drafts_; }  ///< what drafts, and what it has learned
@@ -143,7 +144,9 @@ class Either {
   struct Rounds {
     double tokens = 0, cost = 0, rounds = 0;
 
+    /// One that seems to have cost far more than those before was interrupted.
     void saw(double more_tokens, double more_cost) {
+      if (rounds >= kFew) more_cost = std::min(more_cost, CostCurve::kOutlier * cost / rounds);
       tokens = kFade * tokens + more_tokens;
       cost = kFade * cost + more_cost;
       rounds = kFade * rounds + 1;
@@ -155,7 +158,7 @@ class Either {
     drafting_ = copying_ = {};
     trials_ = drafts_.budget().target_costs().given() ? 0 : kFirst;
     waited_ = 0, patience_ = kPatience;
-    resumes_ = false;
+    resumes_ = true;
   }
 
   /// The number of copies to propose, which chain_ begins with; 0: to draft instead.
