@@ -46,7 +46,7 @@ class ModelDrafter {
   static_assert(
       LanguageModel<M>,
       "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
-      "below, and specula/policy/concepts.hpp lists them all");
+      "below, and specula/model/language_model.hpp lists them all");
 
   static_assert(detail::check_model_members<M>());
 

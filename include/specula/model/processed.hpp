@@ -68,7 +68,7 @@ class Processed : public detail::ProcessedDraft<Processed<M, F>, M> {
   static_assert(
       LanguageModel<M>,
       "Processed: the model is no LanguageModel: a member is missing or has another type; it is named "
-      "below, and specula/policy/concepts.hpp lists them all");
+      "below, and specula/model/language_model.hpp lists them all");
   static_assert(
       requires(F & process, Tokens path, std::span<float> row) { process(path, row); },
       "Processed: the processor must be callable as process(Tokens path, std::span<float> row)");

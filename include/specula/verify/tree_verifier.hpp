@@ -34,7 +34,7 @@ class TargetVerifier {
   static_assert(LanguageModel<M>,
                 "TreeVerifier or PathVerifier: the target is no LanguageModel: a member is missing or has "
                 "another type; "
-                "it is named below, and specula/policy/concepts.hpp lists them all");
+                "it is named below, and specula/model/language_model.hpp lists them all");
   static_assert(
       AcceptanceRule<R>,
       "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
