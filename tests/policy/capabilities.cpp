@@ -392,6 +392,7 @@ const std::map<std::string, std::string> kOthers{
     {"ProposalShape", "every shape"},
     {"AcceptanceRule", "every rule"},
     {"Verifier", "every verifier"},
+    {"OtherTokens", "every list of integers that are no tokens, which an error names"},
     {"TextRun", "every run that generate() takes"},
     {"TokenSink", "every sink"},
     {"RandomSource", "every random source"},
