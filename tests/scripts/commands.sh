@@ -44,7 +44,7 @@ said+=('scripts/docs has no option --loook' 'specula-compare has no option --fin
 printf '```sh\nsudo nonsense\n```\n' >"$tree/docs/right.md"
 printf '%s\n' 'none' >"$tree/tools/train/README.md.new" && mv "$tree/tools/train/README.md.new" "$tree/tools/train/README.md"
 mkdir -p "$tree/scripts/stamps" && rm -f "$tree/scripts/stamps/commands" && printf 'x\nREADME.md\n' >"$tree/scripts/stamps/commands"
-said+=('stamps/commands is older than a page or an option')
+said+=('stamps/commands is older than a command or an option')
 mkdir -p "$tree/build/train"  # a trainer that was built is not run: it would train
 printf '#!/bin/sh\ntouch "%s"\n' "$scratch/trained" >"$tree/build/train/specula-train"
 chmod +x "$tree/build/train/specula-train"
@@ -56,7 +56,7 @@ if [ -e "$scratch/trained" ]; then
 fi
 rm -r "$tree/build/train"
 
-# As written: a command that fails or warns leaves no stamp, and a page that changes makes it old.
+# As written: a command that fails or warns leaves no stamp, and one that changes makes it old; words do not.
 small=$scratch/small
 cp -r "$tree" "$small"
 rm "$small/docs/faults.md" "$small"/scripts/{demo,own_draft,stamps/commands}
@@ -69,8 +69,9 @@ printf '```sh\n%s\n```\n' 'tty >/dev/null && read -r line && [ "$line" = /exit ]
 expect 0 '^wrote scripts/stamps/commands' "${small_commands[@]}" --run
 expect 1 '^README.md$' sh -c 'cat "$1"; exit 1' sh "$small/scripts/stamps/commands"
 printf '```sh\n%s\n```\n' 'echo one' >"$small/README.md"
-expect 1 'stamps/commands is older than a page or an option' "${small_commands[@]}"
+expect 1 'stamps/commands is older than a command or an option' "${small_commands[@]}"
 expect 0 '^wrote' "${small_commands[@]}" --run
+sed -i '1i Words and figures.' "$small/README.md"
 expect 0 '^0 commands, 0 wrong' "${small_commands[@]}"
 
 # What the two scripts run: the user's options, and none of their own beside them.
