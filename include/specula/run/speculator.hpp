@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -24,6 +23,7 @@
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/optional_members.hpp"
 #include "specula/run/detail/explain.hpp"
+#include "specula/run/detail/meter.hpp"
 #include "specula/run/generate.hpp"
 #include "specula/run/limits.hpp"
 #include "specula/run/run_record.hpp"
@@ -67,7 +67,7 @@ class Speculator : public RunRecord {
   /// are the same model, or if a field of the shape is out of range (if it has a validate()).
   Speculator(V verifier, D drafter, S shape)
       : RunRecord(checked_vocab(verifier, drafter), detail::validated(shape).nodes().most,
-                  S::kind != ProposalKind::deterministic, kDrafters),
+                  S::kind != ProposalKind::deterministic, detail::drafter_count<D>),
         verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
         shape_(std::move(shape)) {
@@ -239,42 +239,7 @@ class Speculator : public RunRecord {
   const S& shape() const { return shape_; }        ///< the shape
 
  private:
-  static constexpr std::size_t kDrafters = [] {
-    if constexpr (HasMembers<D>) return D::kMembers;
-    return std::size_t{1};
-  }();
-
-  /// Adds the models' usage of a round to the statistics, also when the round throws.
-  class Meter {
-   public:
-    explicit Meter(Speculator& run) : run_(run), target_(run.verifier_.usage()), drafters_(run.drafters()) {}
-    ~Meter() {
-      if (!booked_) book();
-    }
-    Meter(const Meter&) = delete;
-    Meter& operator=(const Meter&) = delete;
-
-    /// Once, at the end of the round; returns what the round took.
-    Timing book() noexcept {
-      Timing round{run_.verifier_.usage() - target_, {}};
-      run_.sums().target += round.target;
-      const std::array<Usage, kDrafters> now = run_.drafters();
-      for (std::size_t i = 0; i < kDrafters; ++i) {
-        const Usage spent = now[i] - drafters_[i];
-        run_.sums().drafters[i] += spent;
-        round.draft += spent;
-      }
-      run_.sums().draft += round.draft;
-      booked_ = true;
-      return round;
-    }
-
-   private:
-    Speculator& run_;
-    Usage target_;
-    std::array<Usage, kDrafters> drafters_;
-    bool booked_ = false;
-  };
+  using Meter = detail::Meter<V, D>;
 
   /// Records, on destruction, the change count at which this Speculator left the target. If change_count()
   /// throws, none is recorded, and the next step() treats the target as changed.
@@ -347,7 +312,7 @@ class Speculator : public RunRecord {
   SPECULA_STEPS round(ProposalBuilder& tree, C& rng, Tokens stop, CostModel* cost_model,
                       std::int32_t max_nodes) {
     const ChangeCountRecorder recorder(*this);
-    Meter meter(*this);
+    Meter meter(verifier_, drafter_, sums());
     const Tokens context = text().first(text().size() - 1);
     const std::int32_t fits = begin_proposal(tree, context, max_nodes);
     const bool asks = fits > 1;
@@ -415,16 +380,6 @@ class Speculator : public RunRecord {
           "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
           "one of its own (LayerSkip drafts in the target's cache)");
     return verifier.vocab_size();
-  }
-  std::array<Usage, kDrafters> drafters() const noexcept {
-    std::array<Usage, kDrafters> all;
-    for (std::size_t i = 0; i < kDrafters; ++i) {
-      if constexpr (HasMembers<D>)
-        all[i] = drafter_.usage(i);
-      else if constexpr (ReportsUsage<D>)
-        all[i] = drafter_.usage();
-    }
-    return all;
   }
   static std::size_t at(std::int32_t n) { return static_cast<std::size_t>(n); }
 

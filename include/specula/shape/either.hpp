@@ -158,7 +158,6 @@ class Either {
     drafting_ = copying_ = {};
     trials_ = drafts_.budget().target_costs().given() ? 0 : kFirst;
     waited_ = 0, patience_ = kPatience;
-    resumes_ = true;
   }
 
   /// The number of copies to propose, which chain_ begins with; 0: to draft instead.
@@ -211,7 +210,7 @@ class Either {
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
   std::int32_t copies_, copied_ = 0, best_ = 0;  // in this round; best_: copies that it could have
   Usage drafted_;                                // of the first drafter, likewise
-  bool resumes_ = false, carry_ = true, shared_ = false;
+  bool resumes_ = true, carry_ = true, shared_ = false;
 };
 
 }  // namespace specula

@@ -24,11 +24,10 @@ namespace specula::detail {
 
 /// Integers in a row that are no Tokens, such as a vector of 64-bit ones.
 template <class P>
-concept OtherTokens = requires(const P& p) {
+concept OtherTokens = !std::convertible_to<const P&, Tokens> && requires(const P& p) {
   p.size();
   requires std::integral<std::remove_cvref_t<decltype(*p.data())>>;
-}
-&&!std::convertible_to<const P&, Tokens>;
+};
 
 /// Drafters with rows, alone and as a stack, to test what a shape accepts. Never called.
 struct AnyDenseDrafter {
