@@ -151,16 +151,51 @@ TEST_CASE("the order of rows, and of biases, by architecture") {
   }
 }
 
+TEST_CASE("rows as the file has them, in the order of a folder") {
+  const TinyModel model;
+  for (const GgufId type : {GgufId::f32, GgufId::q4_0, GgufId::q8_0, GgufId::bf16})
+    for (const std::string architecture : {"llama", "qwen3"}) {
+      const Loaded loaded(tiny_gguf(model, type, architecture));
+      const GgufTensors tensors = loaded.tensors();
+      for (const Tensor& tensor : model.tensors) {
+        const bool matrix = tensor.shape.size() == 2;
+        const GgufId own = matrix ? type : GgufId::f32;
+        CHECK(tensors.type_of(tensor.name) == static_cast<std::uint32_t>(own));
+        std::string wanted, got;
+        append_rounded(own, tensor.values, wanted);
+        const auto rows = matrix ? static_cast<std::size_t>(tensor.shape[0]) : 1;
+        std::int64_t calls = 0;
+        tensors.raw_rows(tensor.name, [&](std::int64_t r, const std::byte* row) {
+          CHECK(r == calls++);
+          got.append(reinterpret_cast<const char*>(row), wanted.size() / rows);
+        });
+        CHECK(calls == static_cast<std::int64_t>(rows));
+        CHECK(got == wanted);
+      }
+    }
+  GgufContainer odd;
+  add_keys(odd);
+  odd.add("blk.0.attn_k.weight", 2, {6, 64}, std::string(6 * 36, 'x'));
+  const Loaded loaded(odd);
+  const std::string name = "model.layers.0.self_attn.k_proj.weight",
+                    message =
+                        "file: tensor 'blk.0.attn_k.weight': shape [6, 64], expected 2 heads of an even size";
+  const auto ignored = [](std::int64_t, const auto&) {};
+  CHECK_THROWS_WITH_AS(loaded.tensors().raw_rows(name, ignored), message.c_str(), std::runtime_error);
+  CHECK_THROWS_WITH_AS(loaded.tensors().rows(name, ignored), message.c_str(), std::runtime_error);
+}
+
 TEST_CASE("types that only ggml expands") {
   GgufContainer out;
   add_keys(out);
-  out.add("token_embd.weight", 12, {2, 256}, std::string(288, 'x'));  // Q4_K
+  out.add("token_embd.weight", 10, {2, 256}, std::string(168, 'x'));  // Q2_K
   const Loaded loaded(out);
   const std::string name = "model.embed_tokens.weight";
   const std::int64_t shape[] = {2, 256};
   const std::string refused =
-      "file: tensor 'token_embd.weight': Q4_K is not expanded here, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-      "Q5_0 and Q5_1, and what ggml expands in programs built with llama.cpp (-DLLAMA_DIR)" +
+      "file: tensor 'token_embd.weight': Q2_K is not expanded here, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+      "Q5_0, Q5_1, Q4_K, Q5_K and Q6_K, and what ggml expands in programs built with llama.cpp "
+      "(-DLLAMA_DIR)" +
       kWayOut + ", or llama-quantize --allow-requantize makes a Q8_0 of it";
   const auto error = [&](const GgufTensors& tensors) {
     try {
@@ -174,7 +209,7 @@ TEST_CASE("types that only ggml expands") {
   CHECK(error(loaded.tensors([](std::uint32_t, const std::byte*, std::span<float>) { return false; })) ==
         refused);
   const GgufExpand expand = [](std::uint32_t id, const std::byte* row, std::span<float> numbers) {
-    CHECK(id == 12);
+    CHECK(id == 10);
     std::fill(numbers.begin(), numbers.end(), static_cast<float>(row[0]));
     return true;
   };
