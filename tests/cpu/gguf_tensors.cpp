@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
@@ -184,6 +186,58 @@ TEST_CASE("rows as the file has them, in the order of a folder") {
   CHECK_THROWS_WITH_AS(loaded.tensors().raw_rows(name, ignored), message.c_str(), std::runtime_error);
   CHECK_THROWS_WITH_AS(loaded.tensors().rows(name, ignored), message.c_str(), std::runtime_error);
 }
+
+#ifdef __linux__
+TEST_CASE("of a file of 64 MiB little is in memory while it is read, and it can be read again") {
+  const auto resident = [] {  // MiB of files, of those in a memory file system too
+    double total = 0, kib = 0;
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if ((word == "RssFile:" || word == "RssShmem:") && status >> kib) total += kib / 1024;
+    return total;
+  };
+  constexpr std::size_t kRows = 4096, kStride = 2 * 4096, kBytes = kRows * kStride, kHead = kRows / 4;
+  std::string matrix(kBytes, 'x');
+  for (std::size_t i = 0; i < kBytes; i += 64) matrix[i] = static_cast<char>(i / kStride ^ i >> 6);
+  GgufContainer out;
+  add_keys(out);
+  const std::pair<std::string, std::string> names[] = {
+      {"model.embed_tokens.weight", "token_embd.weight"},
+      {"model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight"}};  // four heads of 8 MiB
+  for (const auto& name : names) out.add(name.second, 1, {kRows, kStride / 2}, matrix);
+  const TemporaryDirectory folder("gguf_resident");
+  const auto path = folder.path / "model.gguf";
+  write_file(path, out.bytes());
+
+  const GgufTensors tensors{GgufFiles(path)};
+  const double before = resident();
+  for (const auto& [name, own] : names) {
+    const bool heads = name != names[0].first;
+    for (int time = 0; time < 2; ++time) {
+      double most = 0;
+      bool same = true;
+      tensors.raw_rows(name, [&](std::int64_t r, const std::byte* row) {
+        const auto n = static_cast<std::size_t>(r), i = n % kHead;
+        const std::size_t place = heads ? n - i + i % (kHead / 2) * 2 + i / (kHead / 2) : n;
+        same = same && std::memcmp(row, matrix.data() + place * kStride, kStride) == 0;
+        if (n % 128 == 127) most = std::max(most, resident() - before);
+      });
+      CHECK(same);
+      CHECK(most > 2);
+      CHECK(most < 16);
+      CHECK(resident() - before < 4);
+    }
+  }
+  // Without dropping, all of it is there; and rows() drop it.
+  for (const auto& [name, own] : names) {
+    const auto bytes = tensors.files().find(own)->bytes;
+    CHECK(std::memcmp(bytes.data(), matrix.data(), kBytes) == 0);
+  }
+  CHECK(resident() - before > 60);
+  for (const auto& [name, own] : names) tensors.rows(name, [](std::int64_t, std::span<const float>) {});
+  CHECK(resident() - before < 4);
+}
+#endif
 
 TEST_CASE("types that only ggml expands") {
   GgufContainer out;

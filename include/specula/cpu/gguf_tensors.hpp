@@ -86,7 +86,8 @@ class GgufTensors {
   }
 
   /// Calls take(r, row) per row of a matrix, in the order of a Hugging Face folder. `row` points to its bytes
-  /// as the file has them: whole blocks of type_of(). A vector is one row, in the file's order. Throws as
+  /// as the file has them: whole blocks of type_of(). A vector is one row, in the file's order. What was read
+  /// of a mapped file leaves memory, and comes back if it is read again. Throws as
   /// expect_readable(), and for rows of queries and keys that are no heads of an even size.
   template <class Take>
   void raw_rows(std::string_view name, Take take) const {
@@ -100,8 +101,16 @@ class GgufTensors {
     rows /= cols;
     const std::size_t stride = static_cast<std::size_t>(cols / type.block) * type.bytes;
     const std::int64_t size = tensor.shape.size() == 1 ? 0 : head_size(own, rows);
-    for (std::int64_t r = 0; r < rows; ++r)
+    std::size_t dropped = 0;  // bytes
+    for (std::int64_t r = 0; r < rows; ++r) {
       take(r, tensor.bytes.data() + stride * static_cast<std::size_t>(place(r, size)));
+      // What was read leaves memory, so that no more of the file is there than a few MiB; whole heads only.
+      const std::int64_t past = size ? (r + 1) / size * size : r + 1;
+      const std::size_t read = stride * static_cast<std::size_t>(past);
+      if (read - dropped < kDropAfter && past < rows) continue;
+      // All of it: a page that is read brings others back, before it as well.
+      files_.part_of(own).drop(tensor.bytes.first(dropped = read));
+    }
   }
 
   /// Calls take(r, row) per row, in the order of a Hugging Face folder, expanded to floats. Throws as
@@ -127,6 +136,8 @@ class GgufTensors {
   }
 
  private:
+  static constexpr std::size_t kDropAfter = 4 << 20;  // bytes read
+
   /// Heads whose rows the file has in another order; 0: none.
   std::int64_t heads_of(std::string_view own) const {
     if (!adjacent_pairs_) return 0;
