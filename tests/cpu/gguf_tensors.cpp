@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
@@ -151,16 +153,103 @@ TEST_CASE("the order of rows, and of biases, by architecture") {
   }
 }
 
+TEST_CASE("rows as the file has them, in the order of a folder") {
+  const TinyModel model;
+  for (const GgufId type : {GgufId::f32, GgufId::q4_0, GgufId::q8_0, GgufId::bf16})
+    for (const std::string architecture : {"llama", "qwen3"}) {
+      const Loaded loaded(tiny_gguf(model, type, architecture));
+      const GgufTensors tensors = loaded.tensors();
+      for (const Tensor& tensor : model.tensors) {
+        const bool matrix = tensor.shape.size() == 2;
+        const GgufId own = matrix ? type : GgufId::f32;
+        CHECK(tensors.type_of(tensor.name) == static_cast<std::uint32_t>(own));
+        std::string wanted, got;
+        append_rounded(own, tensor.values, wanted);
+        const auto rows = matrix ? static_cast<std::size_t>(tensor.shape[0]) : 1;
+        std::int64_t calls = 0;
+        tensors.raw_rows(tensor.name, [&](std::int64_t r, const std::byte* row) {
+          CHECK(r == calls++);
+          got.append(reinterpret_cast<const char*>(row), wanted.size() / rows);
+        });
+        CHECK(calls == static_cast<std::int64_t>(rows));
+        CHECK(got == wanted);
+      }
+    }
+  GgufContainer odd;
+  add_keys(odd);
+  odd.add("blk.0.attn_k.weight", 2, {6, 64}, std::string(6 * 36, 'x'));
+  const Loaded loaded(odd);
+  const std::string name = "model.layers.0.self_attn.k_proj.weight",
+                    message =
+                        "file: tensor 'blk.0.attn_k.weight': shape [6, 64], expected 2 heads of an even size";
+  const auto ignored = [](std::int64_t, const auto&) {};
+  CHECK_THROWS_WITH_AS(loaded.tensors().raw_rows(name, ignored), message.c_str(), std::runtime_error);
+  CHECK_THROWS_WITH_AS(loaded.tensors().rows(name, ignored), message.c_str(), std::runtime_error);
+}
+
+#ifdef __linux__
+TEST_CASE("of a file of 64 MiB little is in memory while it is read, and it can be read again") {
+  const auto resident = [] {  // MiB of files, of those in a memory file system too
+    double total = 0, kib = 0;
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if ((word == "RssFile:" || word == "RssShmem:") && status >> kib) total += kib / 1024;
+    return total;
+  };
+  constexpr std::size_t kRows = 4096, kStride = 2 * 4096, kBytes = kRows * kStride, kHead = kRows / 4;
+  std::string matrix(kBytes, 'x');
+  for (std::size_t i = 0; i < kBytes; i += 64) matrix[i] = static_cast<char>(i / kStride ^ i >> 6);
+  GgufContainer out;
+  add_keys(out);
+  const std::pair<std::string, std::string> names[] = {
+      {"model.embed_tokens.weight", "token_embd.weight"},
+      {"model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight"}};  // four heads of 8 MiB
+  for (const auto& name : names) out.add(name.second, 1, {kRows, kStride / 2}, matrix);
+  const TemporaryDirectory folder("gguf_resident");
+  const auto path = folder.path / "model.gguf";
+  write_file(path, out.bytes());
+
+  const GgufTensors tensors{GgufFiles(path)};
+  const double before = resident();
+  for (const auto& [name, own] : names) {
+    const bool heads = name != names[0].first;
+    for (int time = 0; time < 2; ++time) {
+      double most = 0;
+      bool same = true;
+      tensors.raw_rows(name, [&](std::int64_t r, const std::byte* row) {
+        const auto n = static_cast<std::size_t>(r), i = n % kHead;
+        const std::size_t place = heads ? n - i + i % (kHead / 2) * 2 + i / (kHead / 2) : n;
+        same = same && std::memcmp(row, matrix.data() + place * kStride, kStride) == 0;
+        if (n % 128 == 127) most = std::max(most, resident() - before);
+      });
+      CHECK(same);
+      CHECK(most > 2);
+      CHECK(most < 16);
+      CHECK(resident() - before < 4);
+    }
+  }
+  // Without dropping, all of it is there; and rows() drop it.
+  for (const auto& [name, own] : names) {
+    const auto bytes = tensors.files().find(own)->bytes;
+    CHECK(std::memcmp(bytes.data(), matrix.data(), kBytes) == 0);
+  }
+  CHECK(resident() - before > 60);
+  for (const auto& [name, own] : names) tensors.rows(name, [](std::int64_t, std::span<const float>) {});
+  CHECK(resident() - before < 4);
+}
+#endif
+
 TEST_CASE("types that only ggml expands") {
   GgufContainer out;
   add_keys(out);
-  out.add("token_embd.weight", 12, {2, 256}, std::string(288, 'x'));  // Q4_K
+  out.add("token_embd.weight", 10, {2, 256}, std::string(168, 'x'));  // Q2_K
   const Loaded loaded(out);
   const std::string name = "model.embed_tokens.weight";
   const std::int64_t shape[] = {2, 256};
   const std::string refused =
-      "file: tensor 'token_embd.weight': Q4_K is not expanded here, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-      "Q5_0 and Q5_1, and what ggml expands in programs built with llama.cpp (-DLLAMA_DIR)" +
+      "file: tensor 'token_embd.weight': Q2_K is not expanded here, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+      "Q5_0, Q5_1, Q4_K, Q5_K and Q6_K, and what ggml expands in programs built with llama.cpp "
+      "(-DLLAMA_DIR)" +
       kWayOut + ", or llama-quantize --allow-requantize makes a Q8_0 of it";
   const auto error = [&](const GgufTensors& tensors) {
     try {
@@ -174,7 +263,7 @@ TEST_CASE("types that only ggml expands") {
   CHECK(error(loaded.tensors([](std::uint32_t, const std::byte*, std::span<float>) { return false; })) ==
         refused);
   const GgufExpand expand = [](std::uint32_t id, const std::byte* row, std::span<float> numbers) {
-    CHECK(id == 12);
+    CHECK(id == 10);
     std::fill(numbers.begin(), numbers.end(), static_cast<float>(row[0]));
     return true;
   };

@@ -8,6 +8,8 @@
 
 #include <ggml.h>
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -81,6 +83,30 @@ TEST_CASE("rows are rounded and expanded to ggml's bits") {
       REQUIRE(a == b);
     }
   }
+}
+
+TEST_CASE("random blocks are expanded to ggml's bits, of all types that expand() reads") {
+  Random random(4);
+  const auto expand = specula_examples::ggml_expand();
+  int types = 0;
+  for (std::uint32_t id = 0; id < GGML_TYPE_COUNT; ++id) {
+    const cpu::GgufType* const type = cpu::find_gguf_type(id);
+    if (!type || !type->expands || type->id == 0) continue;  // ggml copies floats
+    CAPTURE(type->name);
+    ++types;
+    const std::size_t count = type->block == 1 ? 256 : type->block;
+    for (int round = 0; round < 500; ++round) {
+      std::vector<std::byte> bytes(count / type->block * type->bytes);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.below(256));
+      std::vector<float> a(count), b(count);
+      cpu::expand(static_cast<GgufId>(id), bytes.data(), a);
+      REQUIRE(expand(id, bytes.data(), b));
+      for (std::size_t i = 0; i < count; ++i)
+        REQUIRE((std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]) ||
+                 (std::isnan(a[i]) && std::isnan(b[i]))));  // of a scale that is none
+    }
+  }
+  CHECK(types == 10);
 }
 
 TEST_CASE("K-quants are read by ggml's code") {

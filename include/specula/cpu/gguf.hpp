@@ -43,8 +43,10 @@ class Gguf {
   /// Maps the file. Throws std::runtime_error, naming the file and the key, tensor or offset, and what was
   /// expected.
   static Gguf open(const std::filesystem::path& path) {
-    detail::MappedFile file = detail::map_file(path);
-    return Gguf(file.bytes, path.string(), std::move(file.owner));
+    detail::MappedFile file(path);
+    Gguf out(file.bytes(), path.string());
+    out.file_ = std::move(file);
+    return out;
   }
 
   /// Of bytes, which must live as long as this, unless `owner` keeps them; `source` names them in messages.
@@ -52,6 +54,10 @@ class Gguf {
       : owner_(std::move(owner)), source_(std::move(source)), rest_(bytes), size_(bytes.size()) {
     read();
   }
+
+  /// Takes the pages of an opened file that lie wholly within `read` out of this process's memory; they come
+  /// back when they are read again. Nothing for bytes that were in memory.
+  void drop(std::span<const std::byte> read) const { file_.drop(read); }
 
   const std::string& source() const { return source_; }  ///< name of the file, for messages
   /// In the order of the file.
@@ -361,6 +367,7 @@ class Gguf {
   }
 
   std::shared_ptr<const void> owner_;
+  detail::MappedFile file_;  // instead
   std::string source_;
   std::span<const std::byte> rest_;  // while reading
   std::size_t size_;                 // of the file

@@ -12,7 +12,7 @@
 
 namespace specula::cpu {
 
-/// Expands numbers of a GGUF type that the library does not expand itself, such as Q4_K: `out`.size() of
+/// Expands numbers of a GGUF type that the library does not expand itself, such as Q2_K: `out`.size() of
 /// them, which are whole blocks, of type `id` (ggml's number) at `row`. Returns false, and writes nothing,
 /// for a type that it does not know either. A program that is linked with ggml makes one of
 /// ggml_get_type_traits(id)->to_float.

@@ -2,7 +2,9 @@
 // A file in memory, mapped where the system can.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -25,15 +27,35 @@
 
 namespace specula::cpu::detail {
 
-/// The bytes of a file, read only, for as long as a copy of `owner` is kept. A file that another program cuts
+/// The bytes of a file, read only, for as long as a copy of this is kept. A file that another program cuts
 /// short meanwhile ends this one, as with every mapped file.
-struct MappedFile {
-  std::shared_ptr<const void> owner;
-  std::span<const std::byte> bytes;
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Throws std::runtime_error naming `path` as open_file() does, and if it cannot be mapped (a pipe).
+  explicit MappedFile(const std::filesystem::path& path);
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  /// Takes the pages that lie wholly within `read` out of this process's memory, until they are read again:
+  /// then they have the same bytes. Only of this file, whatever `read` is: other memory would be zeroed.
+  void drop([[maybe_unused]] std::span<const std::byte> read) const {
+#if SPECULA_MAPS_FILES && defined(MADV_DONTNEED)
+    const auto at = [](const std::byte* byte) { return reinterpret_cast<std::uintptr_t>(byte); };
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const std::uintptr_t from = std::max(at(read.data()), at(bytes_.data())),
+                         to = std::min(at(read.data() + read.size()), at(bytes_.data() + bytes_.size())),
+                         first = (from + page - 1) / page * page, last = to / page * page;
+    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+#endif
+  }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> bytes_;
 };
 
-/// Throws std::runtime_error naming `path` as open_file() does, and if it cannot be mapped (a pipe).
-inline MappedFile map_file(const std::filesystem::path& path) {
+inline MappedFile::MappedFile(const std::filesystem::path& path) {
   std::ifstream stream = open_file(path);
 #if SPECULA_MAPS_FILES
   stream.close();
@@ -46,18 +68,18 @@ inline MappedFile map_file(const std::filesystem::path& path) {
   void* const at = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
   ::close(file);
   if (!regular) fail("is no regular file, which it must be to be mapped into memory");
-  if (size == 0) return {};
+  if (size == 0) return;
   if (at == MAP_FAILED) fail("cannot be mapped into memory");
-  return {std::shared_ptr<const void>(at, [size](const void* p) { ::munmap(const_cast<void*>(p), size); }),
-          {static_cast<const std::byte*>(at), size}};
+  owner_ = {at, [size](const void* p) { ::munmap(const_cast<void*>(p), size); }};
+  bytes_ = {static_cast<const std::byte*>(at), size};
 #else
   stream.seekg(0, std::ios::end);
   auto all = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(stream.tellg()));
   stream.seekg(0);
   stream.read(reinterpret_cast<char*>(all->data()), static_cast<std::streamsize>(all->size()));
   if (!stream) throw std::runtime_error(path.string() + ": cannot be read");
-  const std::span<const std::byte> bytes = *all;
-  return {std::move(all), bytes};
+  bytes_ = *all;
+  owner_ = std::move(all);
 #endif
 }
 
