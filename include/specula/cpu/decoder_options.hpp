@@ -30,7 +30,8 @@ struct DecoderOptions {
   std::int32_t prefill_chunk = 128;     ///< tokens per pass of append()
   std::int32_t vocab_size = 0;          ///< rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();                 ///< instruction set of the products
-  Inputs inputs = Inputs::full;         ///< bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
+  Inputs inputs = Inputs::full;         ///< of the products
+  bool vnni = true;                     ///< false: without VNNI in products of blocks, for measuring; the bits are the same
   bool measure_similarity = false;      ///< see Decoder::attention_similarity()
   bool measure_mlp_similarity = false;  ///< see Decoder::mlp_similarity(); the library's rules do not use it
   /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
@@ -68,6 +69,9 @@ DecoderOptions checked(DecoderOptions options) {
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
     throw std::invalid_argument(
         "DecoderOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
+  if (!std::is_same_v<Real, float> && (options.inputs == Inputs::int16 || options.inputs == Inputs::int8))
+    throw std::invalid_argument(
+        "DecoderOptions::inputs are integers, which take a model that calculates in float");
   return options;
 }
 

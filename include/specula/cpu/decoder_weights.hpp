@@ -3,10 +3,12 @@
 // functions are compiled by compile_decoder.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
@@ -62,6 +64,15 @@ struct FeatureInputWeights {
   PanelMatrix<Real> states;
 };
 
+/// What became of a file's matrices of one type.
+struct StoredTensors {
+  std::string type;                  ///< in the file, such as Q4_K
+  WeightType as = WeightType::full;  ///< in memory
+  bool quantized = false;            ///< in the file: fewer than 16 bits
+  std::size_t tensors = 0;           ///< how many
+  std::size_t bytes = 0;             ///< in memory
+};
+
 /// Read only after construction; several models may share it. (A program that changes them all the same calls
 /// Speculator::forget() of the pipelines over these models.)
 template <class Real>
@@ -79,6 +90,8 @@ struct DecoderWeights {
   std::optional<FeatureInputWeights<Real>> feature_input;
   std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
   detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
+  std::vector<StoredTensors> kept;  ///< how a file's matrices are stored; of quantised ones that are not blocks a
+                                    ///< program should tell
   /// If set, its embedding is used, and its LM head by a head without a draft vocabulary.
   std::shared_ptr<const DecoderWeights> target = {};
 
@@ -91,18 +104,20 @@ struct DecoderWeights {
 };
 
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
-/// first). BF16 tensors are kept as bfloat16, 8-bit weights (int8_groups.hpp) and GGUF's blocks are converted
-/// to it, F32 and F16 to Real, unless `options` say otherwise. A feature head uses the embedding and LM head
-/// of `target`, with a draft vocabulary a copy of that LM head's rows for it; a draft with target_hidden_size
-/// uses the embedding. This requires equal sizes; other models ignore `target`. Throws std::runtime_error
-/// naming the file and the key or tensor, and what was expected. Reads every byte once; while loading, needs
-/// memory for the weights and one more tensor, of GGUF one more row, as the file is mapped.
+/// first). A model in float keeps 8-bit weights (int8_groups.hpp) and GGUF's Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+/// Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16, F32 and F16
+/// converted to Real, unless `options` say otherwise. A model in double expands blocks to double. A feature head
+/// uses the embedding and LM head of `target`, with a draft vocabulary a copy of that LM head's rows for it; a draft
+/// with target_hidden_size uses the embedding. This requires equal sizes; other models ignore `target`. Throws
+/// std::runtime_error naming the file and the key or tensor, and what was expected, or, before a weight is read, what
+/// memory is missing. Reads every byte once; while loading, needs memory for the weights and one more tensor, of GGUF
+/// some MiB, as the file is mapped and its pages are dropped.
 template <class Real>
 DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           std::shared_ptr<const DecoderWeights<Real>> target = {},
                                           const LoadOptions& options = {});
 
-/// Random weights, the same for every Real and WeightType; `target` as above. A draft vocabulary is spread
+/// Random weights, the same for every Real and WeightType, but that blocks round them to 8 bits; `target` as above. A draft vocabulary is spread
 /// evenly over the tokens. Throws std::runtime_error for
 /// an invalid config.
 template <class Real>

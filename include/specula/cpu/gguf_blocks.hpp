@@ -81,33 +81,59 @@ inline const GgufType* find_gguf_type(std::uint32_t id) {
 
 namespace detail {
 
-inline float gguf_half(const std::byte* at) {
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return half_to_float(bits);
+inline constexpr std::int32_t kGroup = 32;  // numbers that share a scale, or two
+
+/// What distinguishes types of blocks. A weight is scale * (number - zero), or scale * number + minimum.
+struct BlockFormat {
+  int bits;       // of a number
+  int zero;       // 2^k, or 0: none
+  bool minimum;   // a minimum for each scale
+  bool levels;    // in blocks of 256: scale = d * s, minimum = -m * t
+  bool in_two;    // a scale for each 16 numbers
+};
+
+/// Whether matrices keep blocks of this type (ggml's number) as they are.
+constexpr bool has_format(std::uint32_t type) {
+  switch (static_cast<GgufId>(type)) {
+    case GgufId::q4_0:
+    case GgufId::q4_1:
+    case GgufId::q5_0:
+    case GgufId::q5_1:
+    case GgufId::q8_0:
+    case GgufId::q4_k:
+    case GgufId::q5_k:
+    case GgufId::q6_k:
+      return true;
+    default:
+      return false;
+  }
 }
 
-/// A block of 32: d, then m if kOffset, the fifth bits if kBits is 5, the lower four bits of numbers i and
-/// i + 16 in byte i. Number i is d q + m, or, without m, d (q - 2^(kBits - 1)).
-template <int kBits, bool kOffset>
-void expand_nibbles(const std::byte* block, float* out) {
-  const float scale = gguf_half(block), offset = kOffset ? gguf_half(block + 2) : 0.0f;
-  const std::byte* at = block + (kOffset ? 4 : 2);
-  std::uint32_t fifth = 0;
-  if (kBits == 5) std::memcpy(&fifth, at, 4), at += 4;
-  constexpr int kZero = kOffset ? 0 : 1 << (kBits - 1);
-  for (int i = 0; i < 32; ++i) {
-    const auto byte = std::to_integer<std::uint32_t>(at[i % 16]);
-    const std::uint32_t steps = (i < 16 ? byte & 15u : byte >> 4) | (fifth >> i & 1u) << 4;
-    const float product = scale * static_cast<float>(static_cast<int>(steps) - kZero);
-    // The product is exact, so that a fused sum gives the same bits. Without m: a sum would make 0 of -0.
-    out[i] = kOffset ? product + offset : product;
+/// Requires has_format().
+constexpr BlockFormat format_of(GgufId type) {
+  switch (type) {
+    case GgufId::q4_0:
+      return {4, 8, false, false, false};
+    case GgufId::q4_1:
+      return {4, 0, true, false, false};
+    case GgufId::q5_0:
+      return {5, 16, false, false, false};
+    case GgufId::q5_1:
+      return {5, 0, true, false, false};
+    case GgufId::q4_k:
+      return {4, 0, true, true, false};
+    case GgufId::q5_k:
+      return {5, 0, true, true, false};
+    case GgufId::q6_k:
+      return {6, 32, false, true, true};
+    default:
+      return {8, 0, false, false, false};  // Q8_0
   }
 }
 
 /// The 6-bit scale and minimum of a group.
 struct ScaleAndMinimum {
-  std::uint32_t scale, minimum;
+  std::uint8_t scale, minimum;
 };
 
 /// Of group 0 to 7 in the 12 bytes of Q4_K and Q5_K. Bytes 0 to 3 begin with the scales of groups 0 to 3,
@@ -115,40 +141,93 @@ struct ScaleAndMinimum {
 /// minimums, whose upper two end bytes 0 to 7.
 inline ScaleAndMinimum scale_and_minimum(const std::byte* scales12, int group) {
   const auto byte = [&](int i) { return std::to_integer<std::uint32_t>(scales12[i]); };
-  if (group < 4) return {byte(group) & 63u, byte(group + 4) & 63u};
-  return {(byte(group + 4) & 15u) | byte(group - 4) >> 6 << 4, byte(group + 4) >> 4 | byte(group) >> 6 << 4};
+  const auto both = [](std::uint32_t scale, std::uint32_t minimum) {
+    return ScaleAndMinimum{static_cast<std::uint8_t>(scale), static_cast<std::uint8_t>(minimum)};
+  };
+  if (group < 4) return both(byte(group) & 63u, byte(group + 4) & 63u);
+  return both((byte(group + 4) & 15u) | byte(group - 4) >> 6 << 4, byte(group + 4) >> 4 | byte(group) >> 6 << 4);
 }
 
-/// A block of 256: d, the step of the minimums, the scales and minimums of 8 groups of 32 numbers, the fifth
-/// bits of group g in bit g of 32 bytes if kBits is 5, the lower four bits of groups 2 i and 2 i + 1 in 32
-/// bytes. Number q of a group is d scale q - step minimum.
-template <int kBits>
-void expand_offset_groups(const std::byte* block, float* out) {
-  const float d = gguf_half(block), step = gguf_half(block + 2);
-  const std::byte *const fifth = block + 16, *const nibbles = fifth + (kBits == 5 ? 32 : 0);
-  for (int g = 0; g < 8; ++g) {
-    const auto [scale, minimum] = scale_and_minimum(block + 4, g);
-    const float size = d * static_cast<float>(scale), least = step * static_cast<float>(minimum);
-    for (int i = 0; i < 32; ++i) {
-      std::uint32_t q = std::to_integer<std::uint32_t>(nibbles[g / 2 * 32 + i]) >> g % 2 * 4 & 15u;
-      if (kBits == 5) q |= (std::to_integer<std::uint32_t>(fifth[i]) >> g & 1u) << 4;
-      // All products are exact, so that a fused difference gives the same bits.
-      out[g * 32 + i] = size * static_cast<float>(q) - least;
+/// A group of a row: its numbers as the file has them, and the scales of both levels.
+struct BlockGroup {
+  std::uint8_t numbers[kGroup];
+  std::uint16_t d = 0, m = 0;  // bits of halves
+  std::uint8_t s = 0, t = 0;   // scale and minimum, or the scales of 16 numbers each
+};
+
+inline std::uint16_t half_bits(const std::byte* at) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+/// Whether a half is infinite or NaN.
+inline bool not_finite(std::uint16_t half) { return (half & 0x7c00u) == 0x7c00u; }
+
+/// Group `g` of a row in a file, whose blocks have `type`.
+inline void read_group(GgufId type, const std::byte* row, std::int32_t g, BlockGroup& out) {
+  const BlockFormat format = format_of(type);
+  const GgufType& about = *find_gguf_type(static_cast<std::uint32_t>(type));
+  const auto in_block = static_cast<std::int32_t>(about.block) / kGroup;
+  const std::byte* const block = row + static_cast<std::ptrdiff_t>(g / in_block) * about.bytes;
+  const int k = g % in_block;
+  const auto byte = [](const std::byte* from, int i) { return std::to_integer<std::uint32_t>(from[i]); };
+  const auto put = [&](int i, std::uint32_t number) { out.numbers[i] = static_cast<std::uint8_t>(number); };
+  if (!format.levels) {
+    out.d = half_bits(block);
+    if (format.minimum) out.m = half_bits(block + 2);
+    const std::byte* at = block + (format.minimum ? 4 : 2);
+    if (format.bits == 8) {
+      std::memcpy(out.numbers, at, kGroup);
+      return;
     }
+    std::uint32_t fifth = 0;
+    if (format.bits == 5) std::memcpy(&fifth, at, 4), at += 4;
+    for (int i = 0; i < 16; ++i) {
+      put(i, (byte(at, i) & 15u) | (fifth >> i & 1u) << 4);
+      put(16 + i, byte(at, i) >> 4 | (fifth >> (16 + i) & 1u) << 4);
+    }
+  } else if (type == GgufId::q6_k) {
+    const std::byte *const low = block + 64 * (k / 4) + 32 * (k % 2), *const high = block + 128 + 32 * (k / 4);
+    const int shift = 4 * (k % 4 / 2), plane = 2 * (k % 4);
+    for (int i = 0; i < kGroup; ++i)
+      put(i, (byte(low, i) >> shift & 15u) | (byte(high, i) >> plane & 3u) << 4);
+    out.s = std::to_integer<std::uint8_t>(block[192 + 2 * k]);
+    out.t = std::to_integer<std::uint8_t>(block[192 + 2 * k + 1]);
+    out.d = half_bits(block + 208);
+  } else {  // Q4_K, Q5_K
+    out.d = half_bits(block), out.m = half_bits(block + 2);
+    const ScaleAndMinimum both = scale_and_minimum(block + 4, k);
+    out.s = both.scale, out.t = both.minimum;
+    const std::byte *const fifth = block + 16, *const low = fifth + (format.bits == 5 ? 32 : 0) + 32 * (k / 2);
+    const int shift = 4 * (k % 2);
+    for (int i = 0; i < kGroup; ++i) put(i, byte(low, i) >> shift & 15u);
+    if (format.bits == 5)
+      for (int i = 0; i < kGroup; ++i) out.numbers[i] |= static_cast<std::uint8_t>((byte(fifth, i) >> k & 1u) << 4);
   }
 }
 
-/// A block of 256 of Q6_K: 128 bytes with the lower four bits, 64 with the upper two, 16 signed scales of 16
-/// numbers, d. Each half of the numbers has half of the bytes: its number i has the lower four bits in byte
-/// i % 64, the upper two in byte i % 32. Number q is d scale (q - 32), exactly.
-inline void expand_six_bits(const std::byte* block, float* out) {
-  const float d = gguf_half(block + 208);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128, at = i % 128;
-    const auto four = std::to_integer<std::uint32_t>(block[half * 64 + at % 64]) >> at / 64 * 4 & 15u,
-               two = std::to_integer<std::uint32_t>(block[128 + half * 32 + at % 32]) >> at / 32 * 2 & 3u;
-    const auto scale = static_cast<float>(std::to_integer<std::int8_t>(block[192 + i / 16]));
-    out[i] = d * scale * static_cast<float>(static_cast<int>(four | two << 4) - 32);
+/// What a group's numbers are multiplied by, exact: of the first and the last 16 columns, and what is added.
+struct GroupScales {
+  float first, second, minimum;
+};
+inline GroupScales scales_of(const BlockFormat& format, const BlockGroup& group) {
+  const float d = half_to_float(group.d), m = half_to_float(group.m);
+  if (!format.levels) return {d, d, m};
+  if (format.in_two)
+    return {d * static_cast<float>(static_cast<std::int8_t>(group.s)),
+            d * static_cast<float>(static_cast<std::int8_t>(group.t)), 0.0f};
+  const float scale = d * static_cast<float>(group.s);
+  return {scale, scale, -m * static_cast<float>(group.t)};
+}
+
+/// The weights of a group, to the bits of expand().
+inline void expand_group(const BlockFormat& format, const BlockGroup& group, float* out) {
+  const GroupScales scales = scales_of(format, group);
+  for (int i = 0; i < kGroup; ++i) {
+    const int number = format.bits == 8 ? static_cast<std::int8_t>(group.numbers[i]) : group.numbers[i] - format.zero;
+    // The product is exact, so that a fused sum gives the same bits. Without a minimum: a sum would make 0 of -0.
+    out[i] = (i < kGroup / 2 ? scales.first : scales.second) * static_cast<float>(number);
+    if (format.minimum) out[i] += scales.minimum;
   }
 }
 
@@ -161,37 +240,10 @@ inline void expand(GgufId id, const std::byte* row, std::span<float> out) {
   if (id == GgufId::f32) return decode(Dtype::f32, row, out);
   if (id == GgufId::f16) return decode(Dtype::f16, row, out);
   if (id == GgufId::bf16) return decode(Dtype::bf16, row, out);
-  const GgufType& type = *find_gguf_type(static_cast<std::uint32_t>(id));
-  for (std::size_t first = 0; first < out.size(); first += type.block, row += type.bytes) {
-    float* const to = out.data() + first;
-    switch (id) {
-      case GgufId::q4_0:
-        detail::expand_nibbles<4, false>(row, to);
-        break;
-      case GgufId::q4_1:
-        detail::expand_nibbles<4, true>(row, to);
-        break;
-      case GgufId::q5_0:
-        detail::expand_nibbles<5, false>(row, to);
-        break;
-      case GgufId::q5_1:
-        detail::expand_nibbles<5, true>(row, to);
-        break;
-      case GgufId::q4_k:
-        detail::expand_offset_groups<4>(row, to);
-        break;
-      case GgufId::q5_k:
-        detail::expand_offset_groups<5>(row, to);
-        break;
-      case GgufId::q6_k:
-        detail::expand_six_bits(row, to);
-        break;
-      default: {  // Q8_0
-        const float scale = detail::gguf_half(row);
-        for (std::size_t i = 0; i < 32; ++i)
-          to[i] = scale * static_cast<float>(std::to_integer<std::int8_t>(row[2 + i]));
-      }
-    }
+  for (std::size_t first = 0; first < out.size(); first += detail::kGroup) {
+    detail::BlockGroup group;
+    detail::read_group(id, row, static_cast<std::int32_t>(first / detail::kGroup), group);
+    detail::expand_group(detail::format_of(id), group, out.data() + first);
   }
 }
 

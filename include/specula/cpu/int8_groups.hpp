@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -32,19 +33,49 @@ struct Int8Groups {
   static constexpr std::size_t count(std::size_t cols) { return (cols + kSize - 1) / kSize; }
 };
 
+namespace detail {
+
+inline void expect_exponent(std::size_t group, int exponent) {
+  if (exponent < Int8Groups::kMinExponent || exponent > Int8Groups::kMaxExponent)
+    throw std::runtime_error("group " + std::to_string(group) + ": exponent " + std::to_string(exponent) +
+                             ", must be in [-24, 15]");
+}
+inline void expect_number(std::size_t column, int number) {
+  if (number < -Int8Groups::kMax)
+    throw std::runtime_error("column " + std::to_string(column) + ": -128, must be in [-127, 127]");
+}
+
+}  // namespace detail
+
+/// Writes a row as blocks of GGUF's Q8_0, exactly; a last group with fewer weights is filled with zeros. Requires
+/// exponents.size() == Int8Groups::count(numbers.size()) and out.size() == 34 * exponents.size(). Throws
+/// std::runtime_error as scale_groups(). O(numbers.size()).
+inline void groups_to_blocks(std::span<const std::int8_t> numbers, std::span<const std::int8_t> exponents,
+                             std::span<std::byte> out) {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  for (std::size_t g = 0; g < exponents.size(); ++g) {
+    detail::expect_exponent(g, exponents[g]);
+    const int e = exponents[g];
+    const auto half = static_cast<std::uint16_t>(e < -14 ? 1 << (e + 24) : (e + 15) << 10);  // 2^e
+    std::memcpy(out.data() + 34 * g, &half, sizeof half);
+    const std::size_t first = g * Int8Groups::kSize, end = std::min(numbers.size(), first + Int8Groups::kSize);
+    for (std::size_t c = first; c < end; ++c) {
+      detail::expect_number(c, numbers[c]);
+      out[34 * g + 2 + c - first] = static_cast<std::byte>(numbers[c]);
+    }
+  }
+}
+
 /// Dequantizes a row in place: multiplies q, given as floats, by the power of two of its group. Exact.
 /// Requires exponents.size() == Int8Groups::count(row.size()). Throws std::runtime_error naming the column or
 /// the group where q or its exponent is out of range.
 inline void scale_groups(std::span<float> row, std::span<const std::int8_t> exponents) {
   for (std::size_t g = 0; g < exponents.size(); ++g) {
-    if (exponents[g] < Int8Groups::kMinExponent || exponents[g] > Int8Groups::kMaxExponent)
-      throw std::runtime_error("group " + std::to_string(g) + ": exponent " + std::to_string(exponents[g]) +
-                               ", must be in [-24, 15]");
+    detail::expect_exponent(g, exponents[g]);
     const float unit = std::ldexp(1.0f, exponents[g]);
     const std::size_t end = std::min(row.size(), (g + 1) * Int8Groups::kSize);
     for (std::size_t c = g * Int8Groups::kSize; c < end; ++c) {
-      if (row[c] < -Int8Groups::kMax)
-        throw std::runtime_error("column " + std::to_string(c) + ": -128, must be in [-127, 127]");
+      detail::expect_number(c, static_cast<int>(row[c]));
       row[c] *= unit;
     }
   }

@@ -121,6 +121,35 @@ class TensorFiles {
     }
   }
 
+  /// ggml's number of a tensor's type in GGUF; -1 of another file.
+  std::uint32_t gguf_type(const TensorInfo& tensor) const {
+    return gguf_ ? gguf_->type_of(tensor.name) : ~std::uint32_t{0};
+  }
+
+  /// Calls take(r, row) per row of a matrix from weight(): its blocks as GGUF has them, of 8-bit weights those of Q8_0.
+  /// Throws as rows().
+  template <class Take>
+  void blocks(const TensorInfo& tensor, Take take) {
+    if (gguf_) return gguf_->raw_rows(tensor.name, take);
+    Safetensors& file = files_[where_.find(tensor.name)->second];
+    const auto numbers = file.read(tensor), scales = file.read(exponents_of(file, tensor));
+    const auto cols = static_cast<std::size_t>(tensor.shape[1]), groups = Int8Groups::count(cols);
+    const auto as_int8 = [](const std::vector<std::byte>& bytes, std::size_t first, std::size_t count) {
+      return std::span(reinterpret_cast<const std::int8_t*>(bytes.data()) + first, count);
+    };
+    std::vector<std::byte> row(groups * find_gguf_type(static_cast<std::uint32_t>(GgufId::q8_0))->bytes);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(tensor.shape[0]); ++r) {
+      try {
+        groups_to_blocks(as_int8(numbers, r * cols, cols), as_int8(scales, r * groups, groups), row);
+      } catch (const std::runtime_error& error) {
+        file.fail(tensor.name, "row " + std::to_string(r) + ", " + error.what());
+      }
+      take(static_cast<std::int64_t>(r), row.data());
+    }
+  }
+
+  const std::string& source() const { return source_; }  ///< of the model, for messages
+
   /// The `count` integers of tensor `name`. Throws std::runtime_error if it is missing, or not I32 of shape
   /// [count].
   std::vector<std::int32_t> integers(std::string_view name, std::int64_t count) {

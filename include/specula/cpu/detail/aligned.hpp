@@ -71,7 +71,7 @@ class Arena {
   }
 
  private:
-  static constexpr std::size_t kChunk = 4 * kHugePage;  // unused memory is never touched
+  static constexpr std::size_t kChunk = 32 * kHugePage;  // unused memory is never touched
   std::shared_ptr<std::byte> chunk_;
   std::byte* at_ = nullptr;
   std::size_t left_ = 0;

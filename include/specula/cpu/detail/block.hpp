@@ -44,10 +44,10 @@ class Batch {
  public:
   /// See TeamProduct.
   Batch(const DecoderConfig& config, const DecoderOptions& options, std::int32_t most_cols,
-        std::size_t bytes = 0)
+        std::size_t bytes = 0, std::int32_t block_cols = 0)
       : isa(options.isa),
         elementwise(isa),
-        product(options, most_cols, bytes),
+        product(options, most_cols, bytes, block_cols),
         hidden(pass_columns(options), config.hidden_size),
         normed(pass_columns(options), config.hidden_size),
         added(pass_columns(options), config.hidden_size),

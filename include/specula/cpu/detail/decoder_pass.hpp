@@ -50,7 +50,7 @@ class DecoderPass {
   DecoderPass(std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& options)
       : weights_(std::move(weights)),
         input_(make_input(*weights_, options)),
-        batch_(config(), options, most_cols(*weights_), bytes(*weights_)),
+        batch_(config(), options, most_cols(*weights_, false), bytes(*weights_), most_cols(*weights_, true)),
         attention_(config(), options),
         mlp_(config(), options),
         logits_(*weights_, options.max_nodes * options.slots) {
@@ -149,10 +149,12 @@ class DecoderPass {
     logits_.run(worker, weights_->head(), batch_.product, batch_.added, 0, count, logits_at_);
   }
 
-  /// Columns of the widest matrix.
-  static std::int32_t most_cols(const DecoderWeights<Real>& weights) {
+  /// Columns of the widest matrix, or of the widest with blocks.
+  static std::int32_t most_cols(const DecoderWeights<Real>& weights, bool of_blocks) {
     std::int32_t most = 0;
-    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) { most = std::max(most, matrix.cols()); });
+    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) {
+      if (!of_blocks || matrix.has_blocks()) most = std::max(most, matrix.cols());
+    });
     return most;
   }
   static std::size_t bytes(const DecoderWeights<Real>& weights) {

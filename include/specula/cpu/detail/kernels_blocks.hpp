@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// The product of weights in blocks with rounded inputs on AVX2, on AVX2 with AVX-VNNI, and on AVX-512 with its
-// VNNI: all with the same bits.
+// The product of weights in blocks with rounded inputs: on AVX2, on AVX2 with AVX-VNNI, and on AVX-512 with its
+// VNNI, all with the same bits; and in the vector extensions of GCC and Clang, without fused products.
 #pragma once
 
 #include "specula/simd/compiled.hpp"
 #include "specula/simd/vectors.hpp"
 
 #if SPECULA_X86
-
 #include <immintrin.h>
+#endif
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
-#include "specula/cpu/detail/block_format.hpp"
+#include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
 
@@ -29,6 +30,101 @@ namespace specula::cpu::detail {
 #define SPECULA_ROLLED_ "GCC unroll 1"
 #endif
 
+namespace blocks_portable {
+
+#define SPECULA_BLOCKS_TARGET maybe_unused
+#define SPECULA_BLOCKS_OP [[gnu::always_inline]] static inline
+
+/// Four strips of 4 rows in a panel.
+struct Ops {
+  using Vectors = simd::Vectors<Isa::portable>;
+  using Ints = Vectors::Ints;
+  using Floats = Vectors::Floats;
+  typedef std::int16_t Shorts __attribute__((vector_size(16)));
+  typedef std::uint16_t Halves __attribute__((vector_size(16)));
+  struct Used {};
+  static constexpr int kLanes = 4, kStrips = 4, kSums = 4;
+  static constexpr bool kBytes = false, kBytesApart = false;
+  static constexpr int strips(int) { return 4; }
+
+  SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
+    Ints out;
+    std::memcpy(&out, at, sizeof out);
+    return out;
+  }
+  SPECULA_BLOCKS_OP Ints same(const std::uint32_t* at) { return Ints{} + static_cast<std::int32_t>(*at); }
+  SPECULA_BLOCKS_OP Ints same(const std::int32_t* at) { return Ints{} + *at; }
+  SPECULA_BLOCKS_OP Ints same16(int value) { return Ints(Shorts{} + static_cast<std::int16_t>(value)); }
+  SPECULA_BLOCKS_OP Ints no_ints() { return Ints{}; }
+  SPECULA_BLOCKS_OP Ints both(Ints a, Ints b) { return a & b; }
+  SPECULA_BLOCKS_OP Ints add(Ints a, Ints b) { return a + b; }
+  /// a, with the bits of b under the mask.
+  SPECULA_BLOCKS_OP Ints add_bits(Ints a, Ints b, Ints mask) { return a | (b & mask); }
+  /// 16-bit lanes to the left, or, below 0, to the right.
+  template <int k>
+  SPECULA_BLOCKS_OP Ints shift(Ints a) {
+    if constexpr (k > 0) return Ints(Halves(a) << k);
+    if constexpr (k < 0) return Ints(Halves(a) >> -k);
+    return a;
+  }
+  SPECULA_BLOCKS_OP Ints shift_right(Ints a, int k) { return Ints(Halves(a) >> k); }
+  template <int k>
+  SPECULA_BLOCKS_OP Ints shift_signed(Ints a) {
+    return Ints(Shorts(a) >> k);
+  }
+  template <int k>
+  SPECULA_BLOCKS_OP Ints shift_wide(Ints a) {
+    return a << k;
+  }
+  SPECULA_BLOCKS_OP Ints dot(Ints sum, Ints w, Ints x) {
+#if SPECULA_X86
+    return sum + Ints(_mm_madd_epi16(__m128i(w), __m128i(x)));  // SSE2, which lacks a product of 32 bits
+#else
+    return sum + (w << 16 >> 16) * (x << 16 >> 16) + (w >> 16) * (x >> 16);
+#endif
+  }
+  SPECULA_BLOCKS_OP Ints dot_bytes(Ints sum, Ints, Ints) { return sum; }
+  SPECULA_BLOCKS_OP Ints end_bytes(Ints sum) { return sum; }
+
+  SPECULA_BLOCKS_OP Floats zero() { return Floats{}; }
+  SPECULA_BLOCKS_OP Floats load(const float* at) {
+    Floats out;
+    Vectors::load(out, at);
+    return out;
+  }
+  SPECULA_BLOCKS_OP void store(float* at, Floats a) { Vectors::store(at, a); }
+  SPECULA_BLOCKS_OP Floats same(const float* at) { return Floats{} + *at; }
+  SPECULA_BLOCKS_OP Floats to_floats(Ints a) { return __builtin_convertvector(a, Floats); }
+  SPECULA_BLOCKS_OP Floats times(Floats a, Floats b) { return a * b; }
+  SPECULA_BLOCKS_OP Floats minus_times(Floats a, Floats b) { return -a * b; }
+  SPECULA_BLOCKS_OP Floats fused(Floats a, Floats b, Floats c) {
+    Vectors::multiply_add(c, a, b, Floats(c));
+    return c;
+  }
+  template <class T>
+  SPECULA_BLOCKS_OP Floats numbers(const std::byte* at) {
+    T four[4];
+    std::memcpy(four, at, sizeof four);
+    return Floats{static_cast<float>(four[0]), static_cast<float>(four[1]), static_cast<float>(four[2]),
+                  static_cast<float>(four[3])};
+  }
+  SPECULA_BLOCKS_OP Floats halves(const std::byte* at) {
+    std::uint16_t four[4];
+    std::memcpy(four, at, sizeof four);
+    return Floats{half_to_float(four[0]), half_to_float(four[1]), half_to_float(four[2]), half_to_float(four[3])};
+  }
+  SPECULA_BLOCKS_OP Floats bytes(const std::byte* at) { return numbers<std::uint8_t>(at); }
+  SPECULA_BLOCKS_OP Floats signed_bytes(const std::byte* at) { return numbers<std::int8_t>(at); }
+};
+
+#include "specula/cpu/detail/kernels_blocks_body.hpp"
+#undef SPECULA_BLOCKS_TARGET
+#undef SPECULA_BLOCKS_OP
+
+}  // namespace blocks_portable
+
+#if SPECULA_X86
+
 namespace blocks_avx2 {
 
 #define SPECULA_BLOCKS_TARGET gnu::target("avx2,fma,f16c")
@@ -38,9 +134,10 @@ namespace blocks_avx2 {
 struct Ops {
   using Ints = __m256i;
   using Floats = __m256;
+  using Used = simd::WideRegisters;
   static constexpr int kLanes = 8, kStrips = 2, kSums = 4;
+  static constexpr bool kBytes = true;
   static constexpr bool kBytesApart = true;  // their sums have 16 bits at first
-  static constexpr std::int32_t kColumns = 6;
   static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
 
   SPECULA_BLOCKS_OP Ints load(const std::byte* at) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
@@ -136,11 +233,11 @@ namespace blocks_avx512 {
 struct Ops {
   using Ints = __m512i;
   using Floats = __m512;
+  using Used = simd::WideRegisters;
   static constexpr int kLanes = 16, kStrips = 1, kSums = 12;
-  static constexpr bool kBytesApart = false;
-  static constexpr std::int32_t kColumns = 12;
+  static constexpr bool kBytes = true, kBytesApart = false;
   static constexpr int strips(int columns) {
-    return columns <= 3 ? 4 : columns <= 4 ? 3 : columns <= 8 ? 2 : 1;
+    return columns <= 3 ? 4 : columns == 4 ? 3 : 2;
   }
   // The unmasked forms of some instructions warn of an uninitialised variable in g++ 12.
   static constexpr __mmask16 kAll = 0xffff;
@@ -205,9 +302,9 @@ struct Ops {
 
 }  // namespace blocks_avx512
 
+#endif
+
 #undef SPECULA_ROLLED
 #undef SPECULA_ROLLED_
 
 }  // namespace specula::cpu::detail
-
-#endif

@@ -13,7 +13,7 @@
 
 /// Pair 4 j + f of a group's numbers, for the rows of a strip. `word`: the one with it; `plane`: its further bits,
 /// from bit 0 on.
-template <BlockFormat format, int f>
+template <BlockLayout format, int f>
 [[SPECULA_BLOCKS_TARGET, gnu::always_inline]] static inline Ops::Ints numbers(const Ops::Ints& word,
                                                                               const Ops::Ints& plane) {
   if constexpr (format.bits == 8)
@@ -27,7 +27,7 @@ template <BlockFormat format, int f>
 }
 
 /// sums += numbers * inputs, pair 4 j + f.
-template <BlockFormat format, int f, int S, int N>
+template <BlockLayout format, int f, int S, int N>
 [[SPECULA_BLOCKS_TARGET, gnu::always_inline]] static inline void add_pair(Ops::Ints (&sums)[S][N],
                                                                           const Ops::Ints (&words)[2][S],
                                                                           const Ops::Ints (&planes)[S],
@@ -41,7 +41,7 @@ template <BlockFormat format, int f, int S, int N>
   }
 }
 /// Columns 8 j to 8 j + 7.
-template <BlockFormat format, int S, int N>
+template <BlockLayout format, int S, int N>
 [[SPECULA_BLOCKS_TARGET, gnu::always_inline]] static inline void add_pairs(Ops::Ints (&sums)[S][N],
                                                                            const std::byte* const (&strips)[S], int j,
                                                                            const std::uint32_t* x) {
@@ -94,8 +94,8 @@ struct Kernels {
 template <GgufId type, bool bytes, int S, int N>
 [[SPECULA_BLOCKS_TARGET]] static void block(const std::byte* a, std::ptrdiff_t panel, std::int32_t groups, RoundedColumns in,
                                  float* y, std::ptrdiff_t ldy) {
-  const simd::WideRegisters used;
-  constexpr BlockFormat format = format_of(type);
+  [[maybe_unused]] const Ops::Used used;
+  constexpr BlockLayout format = format_of(type);
   constexpr int kPanels = S / Ops::kStrips, kParts = format.in_two ? 2 : 1, kPrefetch = 2048, kLines = static_cast<int>(format.group_bytes() + 63) / 64;
   constexpr bool kMemory = S * N > Ops::kSums;  // sums of floats wait in the L1 cache
   alignas(64) float waiting[kMemory ? S : 1][kMemory ? N : 1][Ops::kLanes];
@@ -118,7 +118,7 @@ template <GgufId type, bool bytes, int S, int N>
     const std::byte* const ahead = head + kPrefetch + (g >= groups - kPrefetch / format.group_bytes() ? (kPanels - 1) * panel : 0);
     SPECULA_UNROLL_LANES for (int v = 0; v < kPanels; ++v) {
       SPECULA_UNROLL_LANES for (int line = 0; line < kLines; ++line)
-          _mm_prefetch(reinterpret_cast<const char*>(ahead + v * panel + 64 * line), _MM_HINT_T0);
+          __builtin_prefetch(ahead + v * panel + 64 * line);
     }
     const auto strip = [&](const std::byte* at, int s, int size) __attribute__((always_inline)) {
       return at + s / Ops::kStrips * panel + s % Ops::kStrips * Ops::kLanes * size;

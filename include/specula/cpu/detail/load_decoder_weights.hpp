@@ -16,12 +16,15 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/aligned.hpp"
+#include "specula/cpu/detail/available_memory.hpp"
+#include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/int8_groups.hpp"
 #include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
@@ -41,18 +44,32 @@ struct TensorName {
 
 /// Builds the weights from a `source` of tensors by Hugging Face name:
 ///   source.draft_tokens(config)                  the tokens of the draft vocabulary, if there is one
-///   source.type(names, cols)                     weight type of the matrix made of these
-///   source.rows(name, rows, cols, take(r, row)) calls take per row
+///   source.stored(name, rows, cols)              how a tensor of a matrix is stored
+///   source.fill(name, rows, cols, matrix, first) sets the matrix's rows from `first` on
+///   source.rows(name, shape, take(r, row))       calls take per row of a vector
 template <class Real, class Source>
 DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& source) {
   Arena arena;
   const auto matrix = [&](std::initializer_list<TensorName> parts, std::int32_t cols) {
-    std::int32_t rows = 0, first = 0;
-    for (const auto& part : parts) rows += part.rows;
-    PanelMatrix<Real> result(rows, cols, source.type(parts, cols), arena);
+    std::vector<RowRange> ranges;  // neighbours that are stored alike are one
+    bool whole_panels = true;
     for (const auto& part : parts) {
-      source.rows(part.name, {part.rows, cols},
-                  [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });
+      const StoredType stored = source.stored(part.name, part.rows, cols);
+      if (ranges.empty() || !(ranges.back().stored == stored)) {
+        whole_panels = whole_panels && (ranges.empty() || ranges.back().rows % kPanel == 0);
+        ranges.push_back({0, stored});
+      }
+      ranges.back().rows += part.rows;
+    }
+    if (!whole_panels) {  // no model that people use; its rows are expanded
+      RowRange all{0, {}};
+      for (const RowRange& range : ranges) all.rows += range.rows;
+      ranges = {all};
+    }
+    PanelMatrix<Real> result(ranges, cols, arena);
+    std::int32_t first = 0;
+    for (const auto& part : parts) {
+      source.fill(part.name, part.rows, cols, result, first);
       first += part.rows;
     }
     return result;
@@ -144,10 +161,12 @@ DecoderWeights<Real> share_target_weights(DecoderWeights<Real> draft,
   return draft;
 }
 
+template <class Real>
 struct FileWeights {
   TensorFiles& files;
-  std::optional<WeightType> stored;
+  std::optional<WeightType> asked;
   std::set<std::string, std::less<>> read = {};  // names
+  std::vector<StoredTensors> kept = {};
 
   std::vector<std::int32_t> draft_tokens(const DecoderConfig& config) {
     constexpr const char* kName = "draft_tokens";
@@ -161,15 +180,84 @@ struct FileWeights {
     return tokens;
   }
 
-  /// As asked, else bfloat16 if it holds all parts exactly, or nearly as well as their blocks of few bits do.
-  WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
-    const auto is_bf16 = [&](const TensorName& part) {
-      const std::int64_t shape[] = {part.rows, cols};
-      const Dtype dtype = files.weight(part.name, shape).dtype;
-      return dtype == Dtype::bf16 || dtype == Dtype::i8 || dtype == Dtype::blocks;
+  /// As asked. Else blocks as they are, where products have them; BF16, and blocks of other types, as bfloat16, which
+  /// loses less than few bits lost before; F32 and F16 in the compute type. Without products of blocks all of a block's
+  /// bits are kept.
+  StoredType stored(const TensorInfo& tensor) const {
+    constexpr bool kBlocks = std::is_same_v<Real, float>;
+    const bool groups = tensor.dtype == Dtype::i8;
+    const std::uint32_t blocks = groups ? static_cast<std::uint32_t>(GgufId::q8_0) : files.gguf_type(tensor);
+    if (asked && *asked != WeightType::blocks) return {*asked};
+    if (has_format(blocks) && kBlocks) return {WeightType::blocks, static_cast<GgufId>(blocks)};
+    if (tensor.dtype == Dtype::bf16 || groups) return {WeightType::bf16};
+    return {tensor.dtype == Dtype::blocks && kBlocks ? WeightType::bf16 : WeightType::full};
+  }
+  StoredType stored(const std::string& name, std::int32_t rows, std::int32_t cols) const {
+    const std::int64_t shape[] = {rows, cols};
+    return stored(files.weight(name, shape));
+  }
+
+  void fill(const std::string& name, std::int32_t rows, std::int32_t cols, PanelMatrix<Real>& matrix,
+            std::int32_t first) {
+    const std::int64_t shape[] = {rows, cols};
+    const TensorInfo& tensor = files.weight(name, shape);
+    note(tensor, matrix.stored_at(first));
+    if (matrix.stored_at(first).type != WeightType::blocks)
+      return this->rows(name, {rows, cols},
+                        [&](std::int32_t r, std::span<const float> row) { matrix.set_row(first + r, row); });
+    read.insert(name);
+    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
+    files.blocks(tensor, [&](std::int64_t r, const std::byte* row) {
+      if (const std::int32_t bad = matrix.set_blocks(first + static_cast<std::int32_t>(r), row); bad >= 0)
+        files.fail(name, tensor.dtype_name + ", row " + std::to_string(r) + ": block " + std::to_string(bad) +
+                             " has an infinite or undefined scale: the file is damaged; load it again");
+    });
+  }
+
+  /// Counts a tensor under its type and what became of it.
+  void note(const TensorInfo& tensor, const StoredType& as) {
+    const auto at = std::find_if(kept.begin(), kept.end(), [&](const StoredTensors& known) {
+      return known.type == tensor.dtype_name && known.as == as.type;
+    });
+    StoredTensors& known = at != kept.end() ? *at : kept.emplace_back();
+    known.type = tensor.dtype_name, known.as = as.type;
+    known.quantized = tensor.dtype == Dtype::blocks || tensor.dtype == Dtype::i8;
+    ++known.tensors;
+    known.bytes += stored_bytes(tensor, as);
+  }
+
+  /// Of a matrix in memory.
+  static std::size_t stored_bytes(const TensorInfo& tensor, const StoredType& as) {
+    const auto rows = static_cast<std::size_t>(tensor.shape[0]), cols = static_cast<std::size_t>(tensor.shape[1]);
+    if (as.type == WeightType::blocks)
+      return round_up(rows, std::size_t{kPanel}) / kPanel *
+             static_cast<std::size_t>(BlockLayout(format_of(as.blocks)).panel_bytes(
+                 static_cast<std::ptrdiff_t>(Int8Groups::count(cols))));
+    return rows * cols * (as.type == WeightType::bf16 ? 2 : sizeof(Real));
+  }
+
+  /// Before gigabytes are read: throws std::runtime_error, with both figures, if they will not fit.
+  void expect_room(std::optional<std::uint64_t> available) const {
+    std::uint64_t needed = 0;
+    std::string expanded;
+    for (const auto& [name, file] : files.names()) {
+      const TensorInfo& tensor = files.find(name);
+      if (tensor.shape.size() != 2 || tensor.dtype == Dtype::other || tensor.dtype == Dtype::i32 ||
+          name.ends_with(Int8Groups::kSuffix))
+        continue;
+      const StoredType as = stored(tensor);
+      needed += stored_bytes(tensor, as);
+      if (tensor.dtype == Dtype::blocks && as.type != WeightType::blocks) expanded = tensor.dtype_name;
+    }
+    const auto gigabytes = [](std::uint64_t bytes) {
+      const std::uint64_t tenths = bytes / 100'000'000;
+      return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
     };
-    if (stored) return *stored;
-    return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
+    if (available && needed > *available)
+      throw std::runtime_error(files.source() + ": its weights take " + gigabytes(needed) +
+                               " in memory, of which " + gigabytes(*available) + " are free" +
+                               (expanded.empty() ? std::string("; a file with fewer bits takes less")
+                                                 : ": " + expanded + " is expanded; as Q4_K or Q4_0 it is not"));
   }
 
   template <class Take>
@@ -185,7 +273,7 @@ struct FileWeights {
 /// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine and
 /// exact in bfloat16.
 struct RandomWeights {
-  WeightType stored;
+  WeightType type;
   std::uint64_t state;
 
   static std::vector<std::int32_t> draft_tokens(const DecoderConfig& config) {
@@ -195,8 +283,12 @@ struct RandomWeights {
     return tokens;
   }
 
-  WeightType type(std::span<const TensorName>, std::int32_t) const { return stored; }
+  StoredType stored(const std::string&, std::int32_t, std::int32_t) const { return {type}; }
 
+  template <class Matrix>
+  void fill(const std::string& name, std::int32_t count, std::int32_t cols, Matrix& matrix, std::int32_t first) {
+    rows(name, {count, cols}, [&](std::int32_t r, std::span<const float> row) { matrix.set_row(first + r, row); });
+  }
   template <class Take>
   void rows(const std::string&, std::initializer_list<std::int64_t> shape, Take take) {
     const bool is_norm = shape.size() == 1;
@@ -229,8 +321,12 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   const DecoderConfig config = read_model_config(model);
   detail::check_target(config, target, config_path(model).string());
   TensorFiles files(model, options.expand);
-  detail::FileWeights source{files, options.stored};
+  if (options.stored == WeightType::blocks && !std::is_same_v<Real, float>)
+    throw std::invalid_argument("LoadOptions::stored is blocks, which take a model that calculates in float");
+  detail::FileWeights<Real> source{files, options.stored};
+  source.expect_room(detail::available_memory());
   auto weights = detail::build_decoder_weights<Real>(config, source);
+  weights.kept = std::move(source.kept);
   for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
     if (source.read.contains(name)) continue;
     for (const auto& [part, key] : {std::pair{"draft_tokens", "draft_vocab_size"},

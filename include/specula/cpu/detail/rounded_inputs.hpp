@@ -11,10 +11,11 @@
 #include <limits>
 
 #include "specula/cpu/detail/aligned.hpp"
-#include "specula/cpu/detail/block_format.hpp"
+#include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/simd/compiled.hpp"
 #include "specula/simd/isa.hpp"
+#include "specula/simd/vectors.hpp"
 
 #if SPECULA_X86
 #include <immintrin.h>

@@ -13,8 +13,10 @@
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/bf16_product.hpp"
+#include "specula/cpu/detail/block_product.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/panel_product.hpp"
+#include "specula/cpu/detail/rounded_inputs.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 #include "specula/cpu/thread_team.hpp"
 
@@ -50,13 +52,19 @@ struct Worker {
 template <class Real>
 class TeamProduct {
  public:
-  /// `most_cols`: of the widest matrix; `bytes`: of all, where each pass reads all.
-  TeamProduct(const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes = 0)
+  /// `most_cols`: of the widest matrix; `bytes`: of all, where each pass reads all; `block_cols`: of the widest
+  /// matrix with blocks.
+  TeamProduct(const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes = 0,
+              std::int32_t block_cols = 0)
       : isa_(options.isa),
+        block_isa_(block_isa(options.isa, options.vnni)),
+        to_bytes_(options.inputs == Inputs::int8),
         team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)) {
-    for (std::int32_t t = 0; t < options.threads; ++t)
+    for (std::int32_t t = 0; t < options.threads; ++t) {
       if (options.inputs == Inputs::bf16)
         rounded_.emplace_back(pass_columns(options), most_cols, bytes > kCached);
+      if (block_cols > 0) integers_.emplace_back(pass_columns(options), block_cols);
+    }
   }
 
   const std::shared_ptr<ThreadTeam>& team() const { return team_; }
@@ -79,16 +87,27 @@ class TeamProduct {
     const auto [block, last_block] = share(thread, (matrix.panels() + kBlock - 1) / kBlock);
     const std::int32_t panel = block * kBlock,
                        panels = std::min(last_block * kBlock, matrix.panels()) - panel;
-    const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(panel) * kPanel,
-                           out.stride};
-    if (panels > 0 && !rounded_.empty() && matrix.type() == WeightType::bf16) {
-      if constexpr (std::is_same_v<Real, float>)
-        rounded_[static_cast<std::size_t>(thread)].run(matrix.bf16_panels(panel), panels, matrix.cols(), io,
-                                                       last - first);
-    } else if (panels > 0 && matrix.type() == WeightType::bf16)
-      panel_product(isa_, matrix.bf16_panels(panel), panels, matrix.cols(), io, last - first);
-    else if (panels > 0)
-      panel_product(isa_, matrix.real_panels(panel), panels, matrix.cols(), io, last - first);
+    bool rounded = false;
+    matrix.for_panels(panel, panels, [&](auto of, std::int32_t from, std::int32_t count) {
+      const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(from) * kPanel,
+                             out.stride};
+      if constexpr (std::is_same_v<decltype(of), BlockPanels>) {
+        if constexpr (std::is_same_v<Real, float>) {
+          RoundedInputs& integers = integers_[static_cast<std::size_t>(thread)];
+          if (!std::exchange(rounded, true))
+            integers.round(isa_, to_bytes_, io.x, io.ldx, matrix.cols(), last - first, block_columns(block_isa_));
+          block_product(block_isa_, of, {count, round_up(matrix.cols(), kGroup) / kGroup}, to_bytes_, integers, io.y,
+                        io.ldy, last - first);
+        }
+      } else if constexpr (std::is_same_v<decltype(of), Bf16Panels> && std::is_same_v<Real, float>) {
+        if (rounded_.empty())
+          panel_product(isa_, of, count, matrix.cols(), io, last - first);
+        else
+          rounded_[static_cast<std::size_t>(thread)].run(of, count, matrix.cols(), io, last - first);
+      } else {
+        panel_product(isa_, of, count, matrix.cols(), io, last - first);
+      }
+    });
     team_->barrier();
   }
 
@@ -96,8 +115,11 @@ class TeamProduct {
   static constexpr std::size_t kCached = std::size_t{32} << 20;  // what last-level caches mostly hold
 
   Isa isa_;
+  BlockIsa block_isa_;
+  bool to_bytes_;
   std::shared_ptr<ThreadTeam> team_;
-  std::vector<Bf16Product> rounded_;  // one per thread; empty unless inputs are rounded to bfloat16
+  std::vector<Bf16Product> rounded_;     // one per thread; empty unless inputs are rounded to bfloat16
+  std::vector<RoundedInputs> integers_;  // one per thread; empty without matrices in blocks
 };
 
 }  // namespace specula::cpu::detail

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// Weights that stay in the blocks of a GGUF file: their numbers and scales, bit for bit, in the order in which
+// products read them.
+//
+// Rows lie in panels of 16. A panel is groups of 32 columns, one after the other. Whatever a group has for
+// each row, it has for all 16 rows side by side, so that a register holds 16 (or 8) rows:
+//
+//   in two levels, before every eighth group:  half d[16];  with minimums: half m[16]
+//   of every group, in one level:              half d[16];  with minimums: half m[16]
+//                   in two levels:             byte s[16], byte t[16]: scales and minimums of 32 columns, or
+//                                              the scales of the first and the last 16 columns
+//                   words:                     32 bits w[4 + planes][16], or w[8][16] of 8-bit numbers
+//
+// Nibble f of word j is the low four bits of column 8 j + f: shifted by 4 f and masked, a word gives columns
+// 8 j + f and 8 j + f + 4 as 16-bit numbers: pair 4 j + f, which products take at once. A plane has further
+// bits, one or two of each column, for pair p from bit p (or 2 (p % 8)) of each 16-bit half on. Of 8-bit
+// numbers, word 2 j + i has columns 8 j + 2 i + {0, 1, 4, 5}.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "specula/base/compiler_options.hpp"
+#include "specula/cpu/detail/panel.hpp"
+#include "specula/cpu/gguf_blocks.hpp"
+
+namespace specula::cpu::detail {
+
+inline constexpr int kPairs = kGroup / 2;   // of a group
+
+/// The sizes that follow from a format.
+struct BlockLayout : BlockFormat {
+  constexpr BlockLayout(const BlockFormat& format) : BlockFormat(format) {}
+
+  constexpr int planes() const { return bits == 5 ? 1 : bits == 6 ? 2 : 0; }
+  constexpr int words() const { return bits == 8 ? 8 : 4 + planes(); }
+  /// Groups that share the halves in front of them.
+  constexpr int shared() const { return levels ? 8 : 1; }
+  constexpr std::ptrdiff_t halves() const { return (minimum ? 2 : 1) * 2 * kPanel; }  // bytes
+  constexpr std::ptrdiff_t group_head() const { return levels ? 2 * kPanel : halves(); }
+  constexpr std::ptrdiff_t group_bytes() const { return group_head() + words() * 4 * kPanel; }
+  constexpr std::ptrdiff_t shared_head() const { return levels ? halves() : 0; }
+  /// Bytes of a panel of `groups` groups.
+  constexpr std::ptrdiff_t panel_bytes(std::ptrdiff_t groups) const {
+    return groups * group_bytes() + (groups + shared() - 1) / shared() * shared_head();
+  }
+  /// Where group `g` of a panel begins.
+  constexpr std::ptrdiff_t group_at(std::ptrdiff_t g) const {
+    return g * group_bytes() + (g / shared() + 1) * shared_head();
+  }
+  /// Where the halves of its scales begin.
+  constexpr std::ptrdiff_t halves_at(std::ptrdiff_t g) const {
+    return levels ? group_at(g / shared() * shared()) - shared_head() : group_at(g);
+  }
+};
+
+/// Panels of weights in blocks of a type.
+struct BlockPanels {
+  GgufId type;
+  const std::byte* at;  // the first panel
+};
+
+/// The low four bits of eight numbers, in order.
+inline std::uint32_t nibbles(const std::uint8_t* numbers) {
+  std::uint64_t v = 0;
+  std::memcpy(&v, numbers, sizeof v);
+  v &= 0x0f0f0f0f0f0f0f0fu;
+  v = (v | v >> 4) & 0x00ff00ff00ff00ffu;
+  v = (v | v >> 8) & 0x0000ffff0000ffffu;
+  return static_cast<std::uint32_t>(v | v >> 16);
+}
+
+/// Writes a group's row `r` of 16 to a panel.
+inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::int32_t g, int r, std::byte* panel) {
+  const auto put = [&](std::ptrdiff_t at, const auto& value) {  // the r-th of 16
+    std::memcpy(panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), &value, sizeof value);
+  };
+  std::ptrdiff_t at = format.halves_at(g);
+  if (g % format.shared() == 0) {
+    put(at, group.d);
+    if (format.minimum) put(at + 2 * kPanel, group.m);
+  }
+  at = format.group_at(g);
+  if (format.levels) {
+    put(at, group.s);
+    put(at + kPanel, group.t);
+  }
+  at += format.group_head();
+  const std::uint8_t* const q = group.numbers;
+  if (format.bits == 8) {
+    for (int j = 0; j < 4; ++j)
+      for (int i = 0; i < 2; ++i, at += 4 * kPanel) {
+        const std::uint8_t* const first = q + 8 * j + 2 * i;
+        put(at, first[0] | std::uint32_t{first[1]} << 8 | std::uint32_t{first[4]} << 16 | std::uint32_t{first[5]} << 24);
+      }
+    return;
+  }
+  for (int j = 0; j < 4; ++j, at += 4 * kPanel) put(at, nibbles(q + 8 * j));
+  const int more = format.bits - 4, per_word = more == 1 ? kPairs : kPairs / 2;
+  for (int first = 0; more > 0 && first < kPairs; first += per_word, at += 4 * kPanel) {
+    std::uint32_t plane = 0;
+    for (int p = first; p < first + per_word; ++p) {
+      const int column = p / 4 * 8 + p % 4, bit = more * (p - first);
+      plane |= std::uint32_t{q[column]} >> 4 << bit | std::uint32_t{q[column + 4]} >> 4 << (bit + 16);
+    }
+    put(at, plane);
+  }
+}
+
+/// Reads it again.
+inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r, BlockGroup& out) {
+  const auto get = [&](std::ptrdiff_t at, auto& value) {
+    std::memcpy(&value, panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), sizeof value);
+  };
+  get(format.halves_at(g), out.d);
+  if (format.minimum) get(format.halves_at(g) + 2 * kPanel, out.m);
+  std::ptrdiff_t at = format.group_at(g);
+  if (format.levels) get(at, out.s), get(at + kPanel, out.t);
+  at += format.group_head();
+  std::uint32_t words[8] = {};
+  for (int j = 0; j < format.words(); ++j) get(at + j * 4 * kPanel, words[j]);
+  const int more = format.bits - 4, per_word = more == 1 ? kPairs : kPairs / 2;
+  for (int i = 0; i < kGroup; ++i) {
+    const int j = i / 8, f = i % 8, p = 4 * j + f % 4;
+    std::uint32_t number = 0;
+    if (format.bits == 8) {
+      number = words[2 * j + f % 4 / 2] >> (8 * (f % 2) + 16 * (f / 4)) & 0xffu;
+    } else {
+      number = words[j] >> 4 * f & 15u;
+      if (more > 0)
+        number |= (words[4 + p / per_word] >> (more * (p % per_word) + 16 * (f / 4)) & ((1u << more) - 1)) << 4;
+    }
+    out.numbers[i] = static_cast<std::uint8_t>(number);
+  }
+}
+
+}  // namespace specula::cpu::detail
