@@ -143,12 +143,16 @@ void expand_offset_groups(const std::byte* block, float* out) {
 /// i % 64, the upper two in byte i % 32. Number q is d scale (q - 32), exactly.
 inline void expand_six_bits(const std::byte* block, float* out) {
   const float d = gguf_half(block + 208);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128, at = i % 128;
-    const auto four = std::to_integer<std::uint32_t>(block[half * 64 + at % 64]) >> at / 64 * 4 & 15u,
-               two = std::to_integer<std::uint32_t>(block[128 + half * 32 + at % 32]) >> at / 32 * 2 & 3u;
-    const auto scale = static_cast<float>(std::to_integer<std::int8_t>(block[192 + i / 16]));
-    out[i] = d * scale * static_cast<float>(static_cast<int>(four | two << 4) - 32);
+  for (int g = 0; g < 16; ++g) {
+    const int half = g / 8, first = g % 8 * 16;
+    const std::byte *const four = block + half * 64 + first % 64, *const two =
+                                                                      block + 128 + half * 32 + first % 32;
+    const float size = d * static_cast<float>(std::to_integer<std::int8_t>(block[192 + g]));
+    for (int i = 0; i < 16; ++i) {
+      const std::uint32_t q = (std::to_integer<std::uint32_t>(four[i]) >> first / 64 * 4 & 15u) |
+                              (std::to_integer<std::uint32_t>(two[i]) >> first / 32 * 2 & 3u) << 4;
+      out[g * 16 + i] = size * static_cast<float>(static_cast<int>(q) - 32);
+    }
   }
 }
 
