@@ -21,7 +21,7 @@ def options(usage, **defaults):
         print(usage.strip())
         sys.exit(0)
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-    for name, default in {**defaults, "out": pages}.items():
+    for name, default in {"out": pages, **defaults}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
     return parser.parse_args()

@@ -149,11 +149,11 @@ TEST_CASE("blocks are expanded by their formulas") {
         bytes += block;
       }
       const auto got = expanded(type, bytes, 64);
-      for (int i = 0; i < 64; ++i)
-        REQUIRE(
-            got[static_cast<std::size_t>(i)] ==
-            static_cast<float>(formula(
-                type, bytes.substr(static_cast<std::size_t>(i / 32) * about.bytes, about.bytes), i % 32)));
+      for (std::size_t i = 0; i < 64; ++i) {
+        const std::string block = bytes.substr(i / 32 * about.bytes, about.bytes);
+        const auto wanted = static_cast<float>(formula(type, block, static_cast<int>(i % 32)));
+        REQUIRE(std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(wanted));
+      }
     }
   }
 }

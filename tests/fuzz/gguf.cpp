@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,12 +28,13 @@ void require(bool ok) {
   if (!ok) std::abort();
 }
 
-/// Calls `read`, which may throw what a bad file makes it throw.
+/// Calls `read`, which may throw what a bad file makes it throw: an error that names the file.
 template <class Read>
 void attempt(Read read) {
   try {
     read();
-  } catch (const std::runtime_error&) {
+  } catch (const std::runtime_error& error) {
+    require(std::string_view(error.what()).starts_with("fuzz: "));
   }
 }
 
@@ -62,13 +64,28 @@ void read_all(std::span<const std::byte> bytes) {
   const GgufTensors tensors(std::move(files));
   for (const auto& [name, about] : tensors.infos())
     attempt([&, &name = name, &info = about.first] {
-      std::int64_t rows = 0;
-      tensors.rows(name, [&](std::int64_t r, std::span<const float> row) {
-        require(r == rows++ && static_cast<std::int64_t>(row.size()) == info.shape.back());
+      const GgufType* const type = find_gguf_type(tensors.type_of(name));
+      std::vector<const std::byte*> raw;
+      tensors.raw_rows(name, [&](std::int64_t r, const std::byte* row) {
+        const auto at = static_cast<std::size_t>(row - bytes.data());
+        const auto blocks = static_cast<std::size_t>(info.shape.back()) / type->block;
+        require(r == static_cast<std::int64_t>(raw.size()));
+        require(at < bytes.size() && blocks * type->bytes <= bytes.size() - at);
+        raw.push_back(row);
       });
-      require(rows > 0);
+      std::int64_t rows = 0;
+      std::vector<float> again(static_cast<std::size_t>(info.shape.back()));
+      tensors.rows(name, [&](std::int64_t r, std::span<const float> row) {
+        require(r == rows++ && row.size() == again.size());
+        expand(static_cast<GgufId>(type->id), raw[static_cast<std::size_t>(r)], again);
+        require(info.shape.size() == 1 ||  // whose numbers may be in another order
+                std::memcmp(again.data(), row.data(), row.size_bytes()) == 0);
+      });
+      require(rows > 0 && rows == static_cast<std::int64_t>(raw.size()));
     });
 }
+
+constexpr std::uint32_t kTypes[] = {0, 2, 3, 6, 7, 8, 1, 30, 12, 13, 14};
 
 /// Small models, whose mutations get past the first checks.
 std::string seed(std::uint32_t index) {
@@ -77,7 +94,7 @@ std::string seed(std::uint32_t index) {
   const std::string at = llama ? "llama." : "qwen2.";
   out.set("general.architecture", llama ? "llama" : "qwen2");
   for (const char* key : {"context_length", "block_count", "attention.head_count_kv"}) out.set(at + key, 1u);
-  for (const char* key : {"embedding_length", "feed_forward_length"}) out.set(at + key, 32u);
+  out.set(at + "feed_forward_length", 32u);
   out.set(at + "attention.head_count", 2u);
   out.set(at + "attention.key_length", 4u);
   out.set(at + "attention.layer_norm_rms_epsilon", 1e-5f);
@@ -89,11 +106,13 @@ std::string seed(std::uint32_t index) {
   out.set("tokenizer.ggml.tokens", tokens);
   out.set("tokenizer.ggml.scores", scores);
   out.set("tokenizer.ggml.token_type", types);
-  static constexpr std::pair<std::uint32_t, std::size_t> kTypes[] = {{0, 128}, {2, 18}, {3, 20}, {6, 22},
-                                                                     {7, 24},  {8, 34}, {1, 64}, {30, 64}};
-  const auto [type, bytes] = kTypes[index % std::size(kTypes)];
-  out.add("token_embd.weight", type, {3, 32}, std::string(3 * bytes, 'x'));
-  out.add("blk.0.attn_q.weight", type, {8, 32}, std::string(8 * bytes, 'y'));
+  const std::uint32_t type = kTypes[index % std::size(kTypes)];
+  const GgufType& about = *find_gguf_type(type);
+  const std::size_t columns = std::max(std::size_t{32}, std::size_t{about.block}),
+                    bytes = columns / about.block * about.bytes;
+  out.set(at + "embedding_length", static_cast<std::uint32_t>(columns));
+  out.add("token_embd.weight", type, {3, static_cast<std::int64_t>(columns)}, std::string(3 * bytes, 'x'));
+  out.add("blk.0.attn_q.weight", type, {8, static_cast<std::int64_t>(columns)}, std::string(8 * bytes, 'y'));
   out.add("blk.0.attn_k.bias", 0, {4}, std::string(16, 'z'));
   if (index == 4) out.add("rope_freqs.weight", 0, {2}, std::string("\0\0\x80\x3f\0\0\0\x41", 8));
   return out.bytes();
@@ -107,7 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 extern "C" std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data, std::size_t capacity) {
-  if (index >= 8) return 0;
+  if (index >= std::size(kTypes)) return 0;
   const std::string bytes = seed(index);
   const std::size_t size = std::min(capacity, bytes.size());
   std::memcpy(data, bytes.data(), size);
