@@ -107,6 +107,7 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes = sizes_for(factories, longest, options.max_new_tokens, options.threads);
   sizes.isa = isa_of(options.isa);
+  sizes.vnni = vnni_of(options.isa);
   sizes.inputs = inputs_of(options.inputs, sizes.isa);
   sizes.stored = stored_of(options.weights);
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);

@@ -69,29 +69,42 @@ void ModelFolders::check() const {
 specula::Isa isa_of(const std::string& word) {
   using specula::Isa;
   if (word == "auto") return specula::best_isa();
-  const Isa isa = word == "avx512" ? Isa::avx512 : word == "avx2" ? Isa::avx2 : Isa::portable;
+  const bool integers = word == "avx-vnni";
+  const Isa isa = word == "avx512" ? Isa::avx512 : word == "avx2" || integers ? Isa::avx2 : Isa::portable;
   if (isa == Isa::portable && word != "portable")
-    throw UsageError("--isa is '" + word + "', must be portable, avx2, avx512 or auto");
-  if (!specula::supported(isa)) throw UsageError("--isa " + word + ": this processor does not have it");
+    throw UsageError("--isa is '" + word + "', must be portable, avx2, avx-vnni, avx512 or auto");
+  if (!specula::supported(isa) || (integers && !specula::cpu::has_avx_vnni())) throw UsageError("--isa " + word + ": this processor does not have it");
   return isa;
 }
 
 specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa) {
   using specula::cpu::Inputs;
-  const bool can_round = specula::cpu::has_bf16_products() && isa == specula::Isa::avx512;
-  if (word == "auto") return can_round ? Inputs::bf16 : Inputs::full;
-  if (word == "full") return Inputs::full;
-  if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be full, bf16 or auto");
-  if (!can_round)
+  const bool wide = isa == specula::Isa::avx512;
+  if (word == "auto") return wide && specula::cpu::bf16_products_pay() ? Inputs::bf16 : Inputs::int16;
+  for (const Inputs inputs : {Inputs::full, Inputs::int16, Inputs::int8})
+    if (word == word_of(inputs)) return inputs;
+  if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be int16, int8, bf16, full or auto");
+  if (!wide || !specula::cpu::has_bf16_products())
     throw UsageError("--inputs bf16 needs a processor with AVX512_BF16, and --isa avx512 or auto");
   return Inputs::bf16;
 }
 
+const char* word_of(specula::cpu::Inputs inputs) {
+  using specula::cpu::Inputs;
+  return inputs == Inputs::full ? "full" : inputs == Inputs::bf16 ? "bf16" : inputs == Inputs::int16 ? "int16" : "int8";
+}
+
+const char* word_of(specula::cpu::WeightType type) {
+  using specula::cpu::WeightType;
+  return type == WeightType::full ? "full" : type == WeightType::bf16 ? "bf16" : "blocks";
+}
+
 std::optional<specula::cpu::WeightType> stored_of(const std::string& word) {
+  using specula::cpu::WeightType;
   if (word == "auto") return std::nullopt;
-  if (word == "full") return specula::cpu::WeightType::full;
-  if (word != "bf16") throw UsageError("--weights is '" + word + "', must be full, bf16 or auto");
-  return specula::cpu::WeightType::bf16;
+  for (const WeightType type : {WeightType::full, WeightType::bf16, WeightType::blocks})
+    if (word == word_of(type)) return type;
+  throw UsageError("--weights is '" + word + "', must be blocks, bf16, full or auto");
 }
 
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
@@ -175,6 +188,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
                                          .slots = sizes_.slots,
                                          .vocab_size = sizes_.vocab_size,
                                          .isa = sizes_.isa,
+                                         .vnni = sizes_.vnni,
                                          .inputs = sizes_.inputs};
     if (role == "target") {
       options.threads = sizes_.threads;

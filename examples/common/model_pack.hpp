@@ -50,6 +50,7 @@ struct ModelSizes {
   std::int32_t slots = 1;      // texts at once
   std::int32_t threads = 1;    // of the target and of heads on its features
   specula::Isa isa = specula::best_isa();
+  bool vnni = true;
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
   std::optional<specula::cpu::WeightType> stored = {};  // of all models; empty: as their files have them
   bool measure_similarity = false;                      // by the target
@@ -58,16 +59,21 @@ struct ModelSizes {
   std::vector<std::string> pieces = {};                 // the target's tokens; empty: unknown
 };
 
-/// "portable", "avx2", "avx512", or "auto": the widest. Throws UsageError on another word, or on what the
-/// machine does not have.
+/// "portable", "avx2", "avx-vnni", "avx512", or "auto": the widest. Throws UsageError on another word, or on what
+/// the machine does not have.
 specula::Isa isa_of(const std::string& word);
+/// Whether products of integers may take VNNI: unless the word is "avx2".
+inline bool vnni_of(const std::string& word) { return word != "avx2"; }
 
-/// "full", "bf16", or "auto": bf16 where `isa` and the machine multiply it. Throws UsageError on another
-/// word, or on bf16 where they cannot.
+/// A word of word_of(), or "auto": bf16 where `isa` multiplies it and the machine gains by it, else int16. Throws
+/// UsageError on another word, or on bf16 where they cannot.
 specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa = specula::best_isa());
 
-/// "full", "bf16", or "auto": as the files have them. Throws UsageError on another word.
+/// A word of word_of(), or "auto": as the files have them. Throws UsageError on another word.
 std::optional<specula::cpu::WeightType> stored_of(const std::string& word);
+
+const char* word_of(specula::cpu::Inputs inputs);
+const char* word_of(specula::cpu::WeightType type);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {

@@ -81,18 +81,19 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--draft", options.draft, "A model, likewise, that takes the place of the default draft");
   add_decoding_options(app, options);
   app.add_option("--inputs", options.inputs,
-                 "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the "
-                 "machine has it")
+                 "What products take: int16 and int8 (of weights in blocks: integers, of others float), bf16 (of "
+                 "bf16 weights: rounded, as GPUs do), full (float; of blocks int16), or auto: bf16 on machines that "
+                 "gain by it, else int16")
       ->capture_default_str();
   app.add_option(
          "--weights", options.weights,
-         "How matrices are kept in memory: full (float), bf16 (half of it, and up to twice as fast), or "
-         "auto: as the files have them, those of GGUF's blocks in bf16")
+         "How matrices are kept in memory: blocks (those that the file has, of 4 to 8 bits), bf16, full (float), or "
+         "auto: as the files have them")
       ->capture_default_str();
   app.add_option(
          "--isa", options.isa,
-         "Instruction set of the models' products: portable, avx2, avx512, or auto: the widest that the "
-         "machine has")
+         "Instruction set of the models' products: portable, avx2, avx-vnni (of integers), avx512, or auto: the "
+         "widest that the machine has")
       ->capture_default_str();
   app.add_flag("--cut-vocabulary", options.cut_vocabulary,
                "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "

@@ -82,9 +82,11 @@ void add_options(CLI::App& app, Options& options) {
           ->excludes("--compare");
   app.add_option(
          "--beside", options.beside,
-         "With --passes: a Hugging Face directory of the same model; the same passes of specula's own "
-         "decoder, in turn with the target's")
+         "With --passes: the same model, a Hugging Face directory or the GGUF file itself; the same passes of "
+         "specula's own decoder, in turn with the target's. Where matrices are bfloat16 and the machine multiplies "
+         "it, with inputs of float and of bfloat16")
       ->needs(passes);
+  add_arithmetic_options(app, options.arithmetic);
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
   app.add_option("--prompts", options.prompt_files, "File of prompts (may be given several times)")
       ->excludes(prompt);
@@ -374,20 +376,37 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
   const std::int32_t capacity = static_cast<std::int32_t>(prompt.size()) + options.passes;
   models.prepare({}, {.capacity = capacity, .max_nodes = options.passes}, {threads, threads});
   std::vector<NamedModel> measured{{"llama.cpp", &models.target()}};
-  const auto inputs = inputs_of("auto");
-  ModelPack own(pack_of(options.beside),
-                {.capacity = capacity, .max_nodes = options.passes, .threads = threads, .inputs = inputs});
+  std::vector<std::unique_ptr<ModelPack>> packs;
+  const auto add_own = [&](const std::string& name, specula::cpu::Inputs inputs) {
+    ModelSizes sizes{.capacity = capacity, .max_nodes = options.passes, .threads = threads};
+    set_arithmetic(sizes, options.arithmetic);
+    sizes.inputs = inputs;
+    packs.push_back(std::make_unique<ModelPack>(pack_of(options.beside), sizes));
+    measured.push_back({name, &packs.back()->target()});
+  };
   if (!options.beside.empty()) {
-    measured.push_back({"specula", &own.target()});
-    if (own.target().vocab_size() != models.target().vocab_size())
-      throw UsageError("--beside " + options.beside + ": a model of " +
-                       std::to_string(own.target().vocab_size()) + " tokens, the target has " +
-                       std::to_string(models.target().vocab_size()));
+    using specula::cpu::Inputs;
+    const Inputs inputs = inputs_of(options.arithmetic.inputs, isa_of(options.arithmetic.isa));
+    add_own("specula", inputs);
+    specula::AnyModel& own = packs.front()->target();
+    if (own.vocab_size() != models.target().vocab_size())
+      throw UsageError("--beside " + options.beside + ": a model of " + std::to_string(own.vocab_size()) +
+                       " tokens, the target has " + std::to_string(models.target().vocab_size()));
     const auto difference =
         vocabulary_difference(GgufTokenizer(models.target_file()).pieces(), "the target",
                               Tokenizer(pack_of(options.beside).target).pieces(), options.beside);
     if (difference)
       throw UsageError("--beside " + options.beside + ": not the target's vocabulary: " + *difference);
+    const auto& kept = packs.front()->target_model().weights()->kept;
+    const bool rounds = isa_of(options.arithmetic.isa) == specula::Isa::avx512 && specula::cpu::has_bf16_products();
+    if (rounds && std::any_of(kept.begin(), kept.end(), [](const auto& some) {
+          return some.as == specula::cpu::WeightType::bf16;
+        })) {
+      if (inputs == Inputs::bf16)
+        add_own("float inputs", Inputs::full);
+      else
+        add_own("bf16 inputs", Inputs::bf16);
+    }
   }
   const auto all = passes_in_turn(measured, prompt, options.passes, options.repeat);
   std::cout << passes_table(all);
@@ -400,7 +419,7 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
                              {"target", leaf(options.model)}};
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
-    out["inputs"] = inputs == specula::cpu::Inputs::bf16 ? "bf16" : "full";
+    out.update(arithmetic_json(options.arithmetic));
   }
   out["prompt_tokens"] = prompt.size();
   out["threads"] = threads;

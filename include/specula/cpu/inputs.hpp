@@ -5,6 +5,10 @@
 
 #include "specula/simd/isa.hpp"
 
+#if SPECULA_X86
+#include <cpuid.h>
+#endif
+
 namespace specula::cpu {
 
 /// Data type of the weights in memory: bfloat16 (half the bytes of a float, and exact for a file that has BF16), the
@@ -20,10 +24,47 @@ enum class WeightType { bf16, full, blocks };
 ///          faster for several inputs; others as `full`
 enum class Inputs { full, bf16, int16, int8 };
 
+namespace detail {
+
+/// Processors of AMD by family and model: Zen 4, and all of Zen 5.
+constexpr bool is_zen_with_bf16(unsigned family, unsigned model) {
+  const auto within = [&](unsigned first, unsigned last) { return first <= model && model <= last; };
+  return family == 26 ||
+         (family == 25 && (within(0x10, 0x1f) || within(0x60, 0x7f) || within(0xa0, 0xaf)));
+}
+
+}  // namespace detail
+
 /// Whether this processor multiplies pairs of bfloat16 in one instruction.
 inline bool has_bf16_products() {
 #if SPECULA_X86
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+/// Whether that is also faster than products of floats: by a table of processors, so that a text does not depend on a
+/// clock. AMD's Zen 4 and Zen 5 take two products where FMA takes one; Intel's take half of one (measured), and a
+/// processor that is not in the table counts as one of those.
+inline bool bf16_products_pay() {
+#if SPECULA_X86
+  unsigned a = 0, vendor = 0, c = 0, d = 0, version = 0;
+  constexpr unsigned kAuthenticAmd = 0x68747541;  // its first four letters
+  if (!has_bf16_products() || !__get_cpuid(0, &a, &vendor, &c, &d) || vendor != kAuthenticAmd) return false;
+  if (!__get_cpuid(1, &version, &a, &c, &d)) return false;
+  return detail::is_zen_with_bf16((version >> 8 & 15u) + (version >> 20 & 255u),
+                                  (version >> 4 & 15u) + (version >> 16 & 15u) * 16);
+#else
+  return false;
+#endif
+}
+
+/// Whether this processor sums products of integers in one instruction on registers of AVX2.
+inline bool has_avx_vnni() {
+#if SPECULA_X86
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return specula::supported(Isa::avx2) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1u) != 0;
 #else
   return false;
 #endif

@@ -8,11 +8,8 @@
 
 #include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
+#include "specula/cpu/inputs.hpp"
 #include "specula/simd/isa.hpp"
-
-#if SPECULA_X86
-#include <cpuid.h>
-#endif
 
 namespace specula::cpu::detail {
 
@@ -25,10 +22,7 @@ inline bool supported(BlockIsa isa) {
   if (isa == BlockIsa::avx512_vnni)
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vnni");
-  if (isa == BlockIsa::avx_vnni) {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return specula::supported(Isa::avx2) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1u);
-  }
+  if (isa == BlockIsa::avx_vnni) return has_avx_vnni();
   if (isa == BlockIsa::avx2) return specula::supported(Isa::avx2);
 #endif
   return isa == BlockIsa::portable;
