@@ -90,6 +90,12 @@ struct DecoderWeights {
   }
 };
 
+/// Data type of the keys and values of a model of such weights, where DecoderOptions::cache is empty.
+template <class Real>
+constexpr CacheType cache_type(const DecoderWeights<Real>&) {
+  return CacheType::full;
+}
+
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
 /// first). BF16 tensors are kept as bfloat16, 8-bit weights (int8_groups.hpp) and GGUF's blocks are converted
 /// to it, F32 and F16 to Real, unless `options` say otherwise. A feature head uses the embedding and LM head
