@@ -27,7 +27,7 @@ struct DecodingOptions {
 /// Of programs that run the models of the pack.
 struct CommonOptions : DecodingOptions {
   std::string models, target, draft;
-  std::string inputs = "auto", weights = "auto", isa = "auto";
+  std::string inputs = "auto", weights = "auto", cache = "auto", isa = "auto";
   bool cut_vocabulary = false;
 };
 

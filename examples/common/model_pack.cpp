@@ -94,6 +94,13 @@ std::optional<specula::cpu::WeightType> stored_of(const std::string& word) {
   return specula::cpu::WeightType::bf16;
 }
 
+std::optional<specula::cpu::CacheType> cache_of(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  if (word == "full") return specula::cpu::CacheType::full;
+  if (word != "half") throw UsageError("--cache is '" + word + "', must be full, half or auto");
+  return specula::cpu::CacheType::half;
+}
+
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
   using HeldModel::HeldModel;
 
@@ -175,7 +182,8 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
                                          .slots = sizes_.slots,
                                          .vocab_size = sizes_.vocab_size,
                                          .isa = sizes_.isa,
-                                         .inputs = sizes_.inputs};
+                                         .inputs = sizes_.inputs,
+                                         .cache = sizes_.cache};
     if (role == "target") {
       options.threads = sizes_.threads;
       options.measure_similarity = sizes_.measure_similarity;

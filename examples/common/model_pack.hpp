@@ -52,6 +52,7 @@ struct ModelSizes {
   specula::Isa isa = specula::best_isa();
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
   std::optional<specula::cpu::WeightType> stored = {};  // of all models; empty: as their files have them
+  std::optional<specula::cpu::CacheType> cache = {};    // of all models; empty: as their weights choose it
   bool measure_similarity = false;                      // by the target
   std::int32_t vocab_size = 0;                          // tokens that rows show; 0: all
   std::vector<std::int32_t> feature_layers = {};        // of the target: see DecoderOptions
@@ -68,6 +69,9 @@ specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa = specu
 
 /// "full", "bf16", or "auto": as the files have them. Throws UsageError on another word.
 std::optional<specula::cpu::WeightType> stored_of(const std::string& word);
+
+/// "full", "half", or "auto": as the weights choose it. Throws UsageError on another word.
+std::optional<specula::cpu::CacheType> cache_of(const std::string& word);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {

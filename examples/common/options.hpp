@@ -90,6 +90,11 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
          "auto: as the files have them, those of GGUF's blocks in bf16")
       ->capture_default_str();
   app.add_option(
+         "--cache", options.cache,
+         "How keys and values are kept in memory: full (float), half (half of it: half floats), or auto: "
+         "as goes with the weights")
+      ->capture_default_str();
+  app.add_option(
          "--isa", options.isa,
          "Instruction set of the models' products: portable, avx2, avx512, or auto: the widest that the "
          "machine has")

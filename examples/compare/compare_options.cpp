@@ -185,6 +185,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   out["inputs"] = inputs_of(c.inputs, isa_of(c.isa)) == specula::cpu::Inputs::bf16 ? "bf16" : "full";
   if (c.isa != "auto") out["isa"] = c.isa;
   out["weights"] = c.weights;
+  out["cache"] = c.cache;
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);

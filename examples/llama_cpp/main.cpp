@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include <specula/cpu/decoder.hpp>
 #include <specula/llama_cpp/rpc.hpp>
 
 #include "asked_prompt.hpp"
@@ -401,6 +402,8 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
     out["inputs"] = inputs == specula::cpu::Inputs::bf16 ? "bf16" : "full";
+    const auto cache = own.target_model().options().cache;
+    out["cache"] = cache == specula::cpu::CacheType::half ? "half" : "full";
   }
   out["prompt_tokens"] = prompt.size();
   out["threads"] = threads;
