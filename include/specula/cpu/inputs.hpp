@@ -16,7 +16,7 @@ enum class WeightType { bf16, full };
 enum class Inputs { full, bf16 };
 
 /// Data type of keys and values in memory: half floats (half the bytes of floats, and 10 times nearer to them
-/// than bfloat16), or the model's compute type.
+/// than bfloat16; beyond 65504 they are infinite), or the model's compute type.
 enum class CacheType { full, half };
 
 /// Whether this processor multiplies pairs of bfloat16 in one instruction.
