@@ -24,10 +24,14 @@ struct DecodingOptions {
   bool beyond_context = false;
 };
 
+/// How the library's own models calculate; the words are those of model_pack.hpp.
+struct ArithmeticOptions {
+  std::string inputs = "auto", weights = "auto", cache = "auto", isa = "auto";
+};
+
 /// Of programs that run the models of the pack.
-struct CommonOptions : DecodingOptions {
+struct CommonOptions : DecodingOptions, ArithmeticOptions {
   std::string models, target, draft;
-  std::string inputs = "auto", weights = "auto", isa = "auto";
   bool cut_vocabulary = false;
 };
 

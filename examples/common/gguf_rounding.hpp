@@ -14,27 +14,16 @@
 #include <stdexcept>
 #include <string>
 
+#include <specula/cpu/detail/half.hpp>
 #include <specula/cpu/detail/panel.hpp>
 #include <specula/cpu/gguf_blocks.hpp>
 
 namespace specula_examples {
 
-/// The nearest half float, ties to even; infinity beyond 65504.
-inline std::uint16_t half_of(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value), sign = bits >> 16 & 0x8000u,
-             size = bits & 0x7fffffffu;
-  const auto whole = [&](std::uint32_t half) { return static_cast<std::uint16_t>(sign | half); };
-  if (size > 0x7f800000u) return whole(0x7e00);   // NaN
-  if (size >= 0x477ff000u) return whole(0x7c00);  // rounds to 2^16 or more
-  if (size < 0x38800000u)                         // subnormal: in units of 2^-24, rounded by the sum
-    return whole(std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5f) - 0x3f000000u);
-  return whole((size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13);
-}
-
 namespace detail {
 
 inline void append_half(float value, std::string& out) {
-  const std::uint16_t half = half_of(value);
+  const std::uint16_t half = specula::cpu::detail::round_to_half(value);
   out.push_back(static_cast<char>(half & 0xff)), out.push_back(static_cast<char>(half >> 8));
 }
 

@@ -9,12 +9,21 @@
 
 #include "decoding_options.hpp"
 #include "files.hpp"
+#include "model_pack.hpp"
 
 namespace specula_examples {
 
 /// As write_file(). What is no UTF-8, such as the name of a file may be, becomes U+FFFD.
 inline void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json) {
   write_file(file, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+/// Adds how the library's own models calculate.
+inline void add_arithmetic_json(nlohmann::ordered_json& out, const ArithmeticOptions& options) {
+  out["inputs"] = word_of(inputs_of(options.inputs, isa_of(options.isa)));
+  if (options.isa != "auto") out["isa"] = options.isa;
+  out["weights"] = options.weights;
+  out["cache"] = options.cache;
 }
 
 /// Adds what the options say of the texts.

@@ -92,9 +92,10 @@ std::vector<std::int32_t> ModelConfigs::feature_layers() const {
   return {layers.begin(), layers.end()};
 }
 
-void ModelConfigs::check_memory(std::int32_t capacity) const {
-  std::uint64_t bytes = kv_cache_bytes(target_, capacity);
-  for (const auto& [name, folder, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
+void ModelConfigs::check_memory(std::int32_t capacity, std::optional<specula::cpu::CacheType> cache) const {
+  const auto type = cache.value_or(specula::cpu::CacheType::half);  // the least that weights may choose
+  std::uint64_t bytes = kv_cache_bytes(target_, capacity, type);
+  for (const auto& [name, folder, config] : drafts_) bytes += kv_cache_bytes(config, capacity, type);
   specula_examples::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and draft tokens)",
                                  bytes);
 }
@@ -106,22 +107,21 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes = sizes_for(factories, longest, options.max_new_tokens, options.threads);
-  sizes.isa = isa_of(options.isa);
-  sizes.vnni = vnni_of(options.isa);
-  sizes.inputs = inputs_of(options.inputs, sizes.isa);
-  sizes.stored = stored_of(options.weights);
+  set_arithmetic(sizes, options);
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
   sizes.pieces = tokenizer.pieces();
   sizes.feature_layers = configs.feature_layers();
-  configs.check_memory(sizes.capacity);
+  configs.check_memory(sizes.capacity, sizes.cache);
   return sizes;
 }
 
-std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity) {
+std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity,
+                             specula::cpu::CacheType cache) {
   const auto values = std::uint64_t{2} * static_cast<std::uint64_t>(config.layers) *
                       static_cast<std::uint64_t>(config.kv_heads) *
                       static_cast<std::uint64_t>(config.head_dim);
-  return values * static_cast<std::uint64_t>(capacity) * sizeof(float);
+  return values * static_cast<std::uint64_t>(capacity) *
+         (cache == specula::cpu::CacheType::half ? sizeof(std::uint16_t) : sizeof(float));
 }
 
 }  // namespace specula_examples

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <specula/cpu/decoder_config.hpp>
+#include <specula/cpu/inputs.hpp>
 
 #include "decoding_options.hpp"
 #include "model_pack.hpp"
@@ -45,8 +47,9 @@ class ModelConfigs {
   /// Numbers of the target's layers behind which some draft reads hidden states, ascending.
   std::vector<std::int32_t> feature_layers() const;
 
-  /// Throws std::runtime_error with the figures if caches of `capacity` tokens do not fit into memory.
-  void check_memory(std::int32_t capacity) const;
+  /// Throws std::runtime_error with the figures if caches of `capacity` tokens do not fit into memory. Where
+  /// the weights, which are not read yet, choose the type, they are taken to be of floats.
+  void check_memory(std::int32_t capacity, std::optional<specula::cpu::CacheType> cache) const;
 
  private:
   specula::cpu::DecoderConfig target_;
@@ -64,7 +67,8 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
                          std::span<const std::vector<specula::Token>> prompts, const Tokenizer& tokenizer,
                          const CommonOptions& options);
 
-/// Of the keys and values of a Llama in float.
-std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity);
+/// Of the keys and values of a Llama that calculates in float.
+std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity,
+                             specula::cpu::CacheType cache);
 
 }  // namespace specula_examples

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <iostream>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"
 #include "ggml_expand.hpp"
+#include "text_table.hpp"
 #include "vocabulary.hpp"
 
 namespace specula_examples {
@@ -107,6 +109,30 @@ std::optional<specula::cpu::WeightType> stored_of(const std::string& word) {
   throw UsageError("--weights is '" + word + "', must be blocks, bf16, full or auto");
 }
 
+std::optional<specula::cpu::CacheType> cache_of(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  if (word == "full") return specula::cpu::CacheType::full;
+  if (word != "half") throw UsageError("--cache is '" + word + "', must be full, half or auto");
+  return specula::cpu::CacheType::half;
+}
+
+void set_arithmetic(ModelSizes& sizes, const ArithmeticOptions& options) {
+  sizes.isa = isa_of(options.isa);
+  sizes.vnni = vnni_of(options.isa);
+  sizes.inputs = inputs_of(options.inputs, sizes.isa);
+  sizes.stored = stored_of(options.weights);
+  sizes.cache = cache_of(options.cache);
+}
+
+std::string expanded_note(const std::filesystem::path& model, std::span<const specula::cpu::StoredTensors> kept) {
+  std::string text;
+  for (const auto& some : kept)
+    if (some.quantized && some.as != specula::cpu::WeightType::blocks)
+      text += model.filename().string() + ": " + some.type + " is expanded to " + word_of(some.as) + ", " +
+              fixed(static_cast<double>(some.bytes) * 1e-9, 2) + " GB in memory\n";
+  return text;
+}
+
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
   using HeldModel::HeldModel;
 
@@ -183,13 +209,15 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
     auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
         specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));
+    if (!sizes_.stored) std::cerr << expanded_note(folder, weights->kept);
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,
                                          .slots = sizes_.slots,
                                          .vocab_size = sizes_.vocab_size,
                                          .isa = sizes_.isa,
                                          .vnni = sizes_.vnni,
-                                         .inputs = sizes_.inputs};
+                                         .inputs = sizes_.inputs,
+                                         .cache = sizes_.cache};
     if (role == "target") {
       options.threads = sizes_.threads;
       options.measure_similarity = sizes_.measure_similarity;

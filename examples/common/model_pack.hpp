@@ -53,6 +53,7 @@ struct ModelSizes {
   bool vnni = true;
   specula::cpu::Inputs inputs = specula::cpu::Inputs::full;
   std::optional<specula::cpu::WeightType> stored = {};  // of all models; empty: as their files have them
+  std::optional<specula::cpu::CacheType> cache = {};    // of all models; empty: as their weights choose it
   bool measure_similarity = false;                      // by the target
   std::int32_t vocab_size = 0;                          // tokens that rows show; 0: all
   std::vector<std::int32_t> feature_layers = {};        // of the target: see DecoderOptions
@@ -72,8 +73,17 @@ specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa = specu
 /// A word of word_of(), or "auto": as the files have them. Throws UsageError on another word.
 std::optional<specula::cpu::WeightType> stored_of(const std::string& word);
 
+/// Sets what `options` say.
+void set_arithmetic(ModelSizes& sizes, const ArithmeticOptions& options);
+
 const char* word_of(specula::cpu::Inputs inputs);
 const char* word_of(specula::cpu::WeightType type);
+
+/// "full", "half", or "auto": as the weights choose it. Throws UsageError on another word.
+std::optional<specula::cpu::CacheType> cache_of(const std::string& word);
+
+/// A line for each quantised type that is not kept in blocks; else empty.
+std::string expanded_note(const std::filesystem::path& model, std::span<const specula::cpu::StoredTensors> kept);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {

@@ -73,13 +73,7 @@ inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what
   app.add_option("--limit", limit, what)->check(whole_number())->capture_default_str();
 }
 
-inline void add_common_options(CLI::App& app, CommonOptions& options) {
-  app.add_option("--models", options.models,
-                 "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
-  app.add_option("--target", options.target,
-                 "The target: its folder, or a GGUF file (default: MODELS/target)");
-  app.add_option("--draft", options.draft, "A model, likewise, that takes the place of the default draft");
-  add_decoding_options(app, options);
+inline void add_arithmetic_options(CLI::App& app, ArithmeticOptions& options) {
   app.add_option("--inputs", options.inputs,
                  "What products take: int16 and int8 (of weights in blocks: integers, of others float), bf16 (of "
                  "bf16 weights: rounded, as GPUs do), full (float; of blocks int16), or auto: bf16 on machines that "
@@ -91,10 +85,25 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
          "auto: as the files have them")
       ->capture_default_str();
   app.add_option(
+         "--cache", options.cache,
+         "How keys and values are kept in memory: full (float), half (half of it: half floats), or auto: "
+         "as goes with the weights")
+      ->capture_default_str();
+  app.add_option(
          "--isa", options.isa,
          "Instruction set of the models' products: portable, avx2, avx-vnni (of integers), avx512, or auto: the "
          "widest that the machine has")
       ->capture_default_str();
+}
+
+inline void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--models", options.models,
+                 "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
+  app.add_option("--target", options.target,
+                 "The target: its folder, or a GGUF file (default: MODELS/target)");
+  app.add_option("--draft", options.draft, "A model, likewise, that takes the place of the default draft");
+  add_decoding_options(app, options);
+  add_arithmetic_options(app, options);
   app.add_flag("--cut-vocabulary", options.cut_vocabulary,
                "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "
                "them have");

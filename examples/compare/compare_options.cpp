@@ -182,9 +182,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   if (!options.chat.system.empty()) out["system"] = options.chat.system;
   add_decoding_json(out, c);
   out["threads"] = thread_count(c.threads);
-  out["inputs"] = word_of(inputs_of(c.inputs, isa_of(c.isa)));
-  if (c.isa != "auto") out["isa"] = c.isa;
-  out["weights"] = c.weights;
+  add_arithmetic_json(out, c);
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
   out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);

@@ -106,7 +106,7 @@ struct Reference {
 };
 
 ModelPack loaded(const Options& options, const std::string& file, const std::string& weights,
-                 std::int32_t capacity) {
+                 const std::string& cache, std::int32_t capacity) {
   const specula::Isa isa = isa_of(options.common.isa);
   const bool floats = weights == "full";
   return {{models_root(options.common.models), file, {}},
@@ -114,7 +114,8 @@ ModelPack loaded(const Options& options, const std::string& file, const std::str
            .threads = thread_count(options.common.threads),
            .isa = isa,
            .inputs = floats ? specula::cpu::Inputs::full : inputs_of(options.common.inputs, isa),
-           .stored = stored_of(weights)}};
+           .stored = stored_of(weights),
+           .cache = cache_of(cache)}};
 }
 
 /// A prompt as a text with the names of control tokens, which `llama` must encode alike.
@@ -163,7 +164,7 @@ int run(int argc, char** argv) {
 
   Reference reference{prompts.front(), prompts.front().size() - 1};
   {
-    ModelPack pack = loaded(options, target, "full", capacity);
+    ModelPack pack = loaded(options, target, "full", "full", capacity);
     for_rows(pack.target(), reference.text, reference.first, [&](Row row) {
       reference.rows.emplace_back(row.begin(), row.end());
       reference.text.push_back(likeliest(row));
@@ -191,7 +192,7 @@ int run(int argc, char** argv) {
     out["distances"].push_back(std::move(found));
   };
   for (const std::string& file : options.own) {
-    ModelPack pack = loaded(options, file, options.common.weights, capacity);
+    ModelPack pack = loaded(options, file, options.common.weights, options.common.cache, capacity);
     add("specula", file, pack.target());
   }
   for (const std::string& file : options.llama) {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include <specula/cpu/decoder.hpp>
 #include <specula/llama_cpp/rpc.hpp>
 
 #include "asked_prompt.hpp"
@@ -49,6 +50,7 @@ using namespace specula_examples;
 
 struct Options {
   DecodingOptions decoding;
+  ArithmeticOptions arithmetic;  // of --beside
   ChatOptions chat;
   std::string model, bigram, pipeline, compare, prompt, style = "auto", json, beside;
   std::vector<std::string> drafts, prompt_files, stops, rpc, draft_rpc;
@@ -419,7 +421,7 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
                              {"target", leaf(options.model)}};
   if (!options.beside.empty()) {
     out["beside"] = pack_of(options.beside).target.filename().string();
-    out.update(arithmetic_json(options.arithmetic));
+    add_arithmetic_json(out, options.arithmetic);
   }
   out["prompt_tokens"] = prompt.size();
   out["threads"] = threads;

@@ -162,6 +162,8 @@ TEST_CASE("several texts in a pass have the rows that each has alone") {
   play<float>(WeightType::bf16, 1, {.capacity = 160, .max_nodes = 12}, 1, 12);
   play<float>(WeightType::bf16, 3, {.capacity = 160, .max_nodes = 12, .prefill_chunk = 20}, 2, 25);
   play<float>(WeightType::full, 5, {.capacity = 300, .max_nodes = 12, .threads = 3}, 3, 20);
+  play<float>(WeightType::bf16, 4, {.capacity = 300, .max_nodes = 12, .threads = 2, .cache = CacheType::half},
+              7, 20);
 }
 UNTHREADED_TEST_CASE(
     "several texts in a pass have the rows that each has alone: in double, on any instructions") {
@@ -169,78 +171,86 @@ UNTHREADED_TEST_CASE(
   play<float>(WeightType::full, 4, {.capacity = 160, .max_nodes = 12, .isa = Isa::portable}, 5, 15);
   play<float>(WeightType::bf16, 40, {.capacity = 160, .max_nodes = 12}, 6,
               4);  // more columns than a pass has
+  for (const Isa isa : {Isa::portable, Isa::avx2})
+    if (supported(isa))
+      play<float>(WeightType::full, 4,
+                  {.capacity = 160, .max_nodes = 12, .isa = isa, .cache = CacheType::half}, 8, 15);
 }
 
 UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
-  const auto weights = weights_of<float>(WeightType::bf16);
-  Decoder<float> batch(weights, {.capacity = 400, .max_nodes = 4, .slots = 3}),
-      alone(weights, {.capacity = 400, .max_nodes = 4});
-  Random random(9);
-  const auto text = tokens_of(random, 333), more = tokens_of(random, 2);
-  const std::vector<NodeId> parents{kNoParent, 0};
-  batch.append(0, text);
-  CHECK_THROWS_AS(batch.fork(0, 1, 5), std::invalid_argument);  // it has not run
-  while (batch.queued(0) > 0) {
-    const std::vector<SlotNodes> queued{{0}};
-    CHECK(batch.extend(queued).rows == 0);
-  }
-  batch.append(1, text), batch.append(2, Tokens(text).first(300));
-  batch.fork(0, 1, 333), batch.fork(0, 2, 280);
-  CHECK(batch.queued(1) == 0);
-  CHECK(batch.queued(2) == 20);
-  batch.fork(1, 2, 290), batch.fork(1, 2, 290), batch.fork(0, 2, 10);
-  CHECK(batch.queued(2) == 10);
-  const std::vector<SlotNodes> nodes{{2, more, parents}, {1, more, parents}};
-  const LogitsView rows = batch.extend(nodes);
-  const auto same = [&](std::int32_t from, std::int32_t length) {
-    alone.truncate(0);
-    alone.append(Tokens(text).first(static_cast<std::size_t>(length)));
-    const LogitsView want = alone.extend(more, parents);
-    for (std::int32_t i = 0; i < 2; ++i) {
-      const auto a = rows.row(from + i), b = want.row(i);
-      CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+  for (const CacheType cache : {CacheType::full, CacheType::half}) {
+    const auto weights = weights_of<float>(WeightType::bf16);
+    Decoder<float> batch(weights, {.capacity = 400, .max_nodes = 4, .slots = 3, .cache = cache}),
+        alone(weights, {.capacity = 400, .max_nodes = 4, .cache = cache});
+    Random random(9);
+    const auto text = tokens_of(random, 333), more = tokens_of(random, 2);
+    const std::vector<NodeId> parents{kNoParent, 0};
+    batch.append(0, text);
+    CHECK_THROWS_AS(batch.fork(0, 1, 5), std::invalid_argument);  // it has not run
+    while (batch.queued(0) > 0) {
+      const std::vector<SlotNodes> queued{{0}};
+      CHECK(batch.extend(queued).rows == 0);
     }
-  };
-  same(0, 300), same(2, 333);
-  CHECK_THROWS_AS(batch.fork(0, 0, 1), std::invalid_argument);
-  CHECK_THROWS_AS(batch.fork(0, 1, 334), std::invalid_argument);
-  CHECK_THROWS_AS(batch.fork(0, 2, 301), std::invalid_argument);
-  CHECK_THROWS_AS(batch.fork(0, 2, 1), std::invalid_argument);  // it has nodes
+    batch.append(1, text), batch.append(2, Tokens(text).first(300));
+    batch.fork(0, 1, 333), batch.fork(0, 2, 280);
+    CHECK(batch.queued(1) == 0);
+    CHECK(batch.queued(2) == 20);
+    batch.fork(1, 2, 290), batch.fork(1, 2, 290), batch.fork(0, 2, 10);
+    CHECK(batch.queued(2) == 10);
+    const std::vector<SlotNodes> nodes{{2, more, parents}, {1, more, parents}};
+    const LogitsView rows = batch.extend(nodes);
+    const auto same = [&](std::int32_t from, std::int32_t length) {
+      alone.truncate(0);
+      alone.append(Tokens(text).first(static_cast<std::size_t>(length)));
+      const LogitsView want = alone.extend(more, parents);
+      for (std::int32_t i = 0; i < 2; ++i) {
+        const auto a = rows.row(from + i), b = want.row(i);
+        CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+      }
+    };
+    same(0, 300), same(2, 333);
+    CHECK_THROWS_AS(batch.fork(0, 0, 1), std::invalid_argument);
+    CHECK_THROWS_AS(batch.fork(0, 1, 334), std::invalid_argument);
+    CHECK_THROWS_AS(batch.fork(0, 2, 301), std::invalid_argument);
+    CHECK_THROWS_AS(batch.fork(0, 2, 1), std::invalid_argument);  // it has nodes
+  }
 }
 
 UNTHREADED_TEST_CASE("the memory of a slot grows with its text, nodes and features included") {
-  const auto weights = weights_of<float>(WeightType::bf16);
-  Decoder<float> batch(weights, {.capacity = 700, .max_nodes = 60, .slots = 2}),
-      alone(weights, {.capacity = 700, .max_nodes = 60});
-  Random random(11);
-  const auto beside = tokens_of(random, 20);
-  batch.append(0, beside);
-  const auto grow = [&](std::int32_t text, std::int32_t first, std::int32_t second) {
-    const auto more = tokens_of(random, text), nodes = tokens_of(random, first + second);
-    const auto parents = tree_of(random, 0, first + second);
-    batch.append(1, more), alone.append(more);
-    for (const bool later : {false, true}) {  // memory may grow while there are nodes
-      const auto from = static_cast<std::size_t>(later ? first : 0),
-                 count = static_cast<std::size_t>(later ? second : first);
-      const std::span own = std::span(nodes).subspan(from, count);
-      const std::span above = std::span(parents).subspan(from, count);
-      const std::vector<SlotNodes> pass{{1, own, above}};
-      const LogitsView rows = batch.extend(pass), want = alone.extend(own, above);
-      for (std::int32_t i = 0; i < want.rows; ++i) {
-        const auto a = rows.row(i), b = want.row(i);
-        CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+  for (const CacheType cache : {CacheType::full, CacheType::half}) {
+    const auto weights = weights_of<float>(WeightType::bf16);
+    Decoder<float> batch(weights, {.capacity = 700, .max_nodes = 60, .slots = 2, .cache = cache}),
+        alone(weights, {.capacity = 700, .max_nodes = 60, .cache = cache});
+    Random random(11);
+    const auto beside = tokens_of(random, 20);
+    batch.append(0, beside);
+    const auto grow = [&](std::int32_t text, std::int32_t first, std::int32_t second) {
+      const auto more = tokens_of(random, text), nodes = tokens_of(random, first + second);
+      const auto parents = tree_of(random, 0, first + second);
+      batch.append(1, more), alone.append(more);
+      for (const bool later : {false, true}) {  // memory may grow while there are nodes
+        const auto from = static_cast<std::size_t>(later ? first : 0),
+                   count = static_cast<std::size_t>(later ? second : first);
+        const std::span own = std::span(nodes).subspan(from, count);
+        const std::span above = std::span(parents).subspan(from, count);
+        const std::vector<SlotNodes> pass{{1, own, above}};
+        const LogitsView rows = batch.extend(pass), want = alone.extend(own, above);
+        for (std::int32_t i = 0; i < want.rows; ++i) {
+          const auto a = rows.row(i), b = want.row(i);
+          CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+        }
       }
-    }
-    const std::vector<NodeId> path{0};
-    batch.commit(1, path), alone.commit(path);
-    const auto features = SlotOf(batch, 1).features(), same = alone.features();
-    for (std::int32_t t = 0; t < batch.size(1); ++t)
-      CHECK(std::equal(features.row(t).begin(), features.row(t).end(), same.row(t).begin()));
-  };
-  grow(100, 3, 50);   // beyond what a slot has at first
-  grow(140, 40, 20);  // and beyond twice that
-  grow(300, 1, 1);
-  CHECK(batch.size(0) == 20);
+      const std::vector<NodeId> path{0};
+      batch.commit(1, path), alone.commit(path);
+      const auto features = SlotOf(batch, 1).features(), same = alone.features();
+      for (std::int32_t t = 0; t < batch.size(1); ++t)
+        CHECK(std::equal(features.row(t).begin(), features.row(t).end(), same.row(t).begin()));
+    };
+    grow(100, 3, 50);   // beyond what a slot has at first
+    grow(140, 40, 20);  // and beyond twice that
+    grow(300, 1, 1);
+    CHECK(batch.size(0) == 20);
+  }
 }
 
 UNTHREADED_TEST_CASE("the seconds of a pass are shared by the tokens and nodes of the texts in it") {

@@ -366,39 +366,77 @@ UNTHREADED_TEST_CASE("a head finds the layers that it reads among those that a t
                        doctest::Contains("only a head on a target's features"), std::runtime_error);
 }
 
+/// Types of the keys and values of a target and of its draft.
+struct Caches {
+  CacheType target, draft;
+};
+constexpr Caches kCaches[] = {{CacheType::full, CacheType::full},
+                              {CacheType::half, CacheType::full},
+                              {CacheType::full, CacheType::half},
+                              {CacheType::half, CacheType::half}};
+
 TEST_CASE("the bits of a draft's rows depend only on tokens and view") {
+  for (const Pair& pair : pairs())
+    for (const Caches caches : kCaches) {
+      CAPTURE(pair.name);
+      const PairWeights weights(pair);
+      Decoder<float> target(weights.target, {.capacity = 128,
+                                             .threads = 2,
+                                             .cache = caches.target,
+                                             .feature_layers = pair.draft.feature_layers});
+      Random random(2);
+      const auto text = random_tokens(random, 40, pair.target.vocab_size);
+      target.append(text);
+      const auto draft_tokens = random_tokens(random, 5, pair.target.vocab_size);
+      const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
+      const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
+        DecoderOptions options{.capacity = 100, .threads = threads, .cache = caches.draft};
+        if (threads == 0) options.team = target.team();
+        Decoder<float> draft(weights.draft, options);
+        if (threads == 0) CHECK((draft.team() == target.team() && draft.options().threads == 2));
+        look(draft, target);
+        for (std::size_t at = 0; at < text.size(); at += piece)
+          draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
+        std::vector<std::vector<float>> out;
+        for (std::size_t i = 0; i < draft_tokens.size(); i += one_by_one ? 1 : draft_tokens.size()) {
+          const std::size_t count = one_by_one ? 1 : draft_tokens.size();
+          const LogitsView view =
+              draft.extend(Tokens(draft_tokens).subspan(i, count), Nodes(chain).subspan(i, count));
+          for (std::int32_t r = 0; r < view.rows; ++r)
+            out.emplace_back(view.row(r).begin(), view.row(r).end());
+        }
+        return out;
+      };
+      const auto expected = rows(1, 40, true);
+      CHECK(rows(1, 40, false) == expected);
+      CHECK(rows(1, 7, false) == expected);
+      CHECK(rows(2, 17, true) == expected);
+      CHECK(rows(0, 17, true) == expected);  // with the target's threads
+    }
+}
+
+UNTHREADED_TEST_CASE(
+    "half floats in a target's cache and in the draft's own: each is near floats, and not the same") {
   for (const Pair& pair : pairs()) {
+    if (pair.draft.conditioned_on != Conditioning::key_values) continue;
     CAPTURE(pair.name);
     const PairWeights weights(pair);
-    Decoder<float> target(weights.target,
-                          {.capacity = 128, .threads = 2, .feature_layers = pair.draft.feature_layers});
-    Random random(2);
+    Random random(4);
     const auto text = random_tokens(random, 40, pair.target.vocab_size);
-    target.append(text);
-    const auto draft_tokens = random_tokens(random, 5, pair.target.vocab_size);
-    const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
-    const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
-      DecoderOptions options{.capacity = 100, .threads = threads};
-      if (threads == 0) options.team = target.team();
-      Decoder<float> draft(weights.draft, options);
-      if (threads == 0) CHECK((draft.team() == target.team() && draft.options().threads == 2));
+    std::vector<std::vector<float>> rows;
+    for (const Caches caches : kCaches) {
+      Decoder<float> target(weights.target, {.capacity = 64, .cache = caches.target}),
+          draft(weights.draft, {.capacity = 64, .cache = caches.draft});
+      target.append(text);
       look(draft, target);
-      for (std::size_t at = 0; at < text.size(); at += piece)
-        draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
-      std::vector<std::vector<float>> out;
-      for (std::size_t i = 0; i < draft_tokens.size(); i += one_by_one ? 1 : draft_tokens.size()) {
-        const std::size_t count = one_by_one ? 1 : draft_tokens.size();
-        const LogitsView view =
-            draft.extend(Tokens(draft_tokens).subspan(i, count), Nodes(chain).subspan(i, count));
-        for (std::int32_t r = 0; r < view.rows; ++r) out.emplace_back(view.row(r).begin(), view.row(r).end());
-      }
-      return out;
-    };
-    const auto expected = rows(1, 40, true);
-    CHECK(rows(1, 40, false) == expected);
-    CHECK(rows(1, 7, false) == expected);
-    CHECK(rows(2, 17, true) == expected);
-    CHECK(rows(0, 17, true) == expected);  // with the target's threads
+      draft.append(text);
+      const std::vector<NodeId> root{kNoParent};
+      draft.extend(Tokens(text).first(1), root);
+      const auto logits = draft.logits(0);
+      for (const auto& others : rows) CHECK(std::vector<float>(logits.begin(), logits.end()) != others);
+      rows.emplace_back(logits.begin(), logits.end());
+      CHECK(farthest(rows.back(), rows.front()) < 3e-3);
+    }
   }
 }
 
@@ -434,30 +472,32 @@ UNTHREADED_TEST_CASE("kept nodes give the same rows as recomputed ones; only a o
 }
 
 UNTHREADED_TEST_CASE("a round with a draft that is conditioned on its target allocates nothing") {
-  for (const Pair& pair : pairs()) {
-    CAPTURE(pair.name);
-    const PairWeights weights(pair);
-    Decoder<float> target(weights.target,
-                          {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
-    Decoder<float> draft(weights.draft, {.capacity = 128, .max_nodes = 16});
-    const std::vector<Token> tokens{1, 2, 3, 4};
-    const std::vector<NodeId> tree{kNoParent, 0, 0, 1}, path{0, 1};
-    target.append(tokens);
-    const auto round = [&] {
-      const std::int32_t known = draft.size();
-      look(draft, target);
-      draft.append(Tokens(tokens).first(static_cast<std::size_t>(target.size() - known)));
-      draft.extend(tokens, tree);
-      draft.truncate(target.size());
-      target.extend(tokens, tree);
-      target.commit(path);
-    };
-    round();
-    const specula_test::AllocationCount allocated;
-    for (int i = 0; i < 4; ++i) round();
-    const auto count = allocated.count();
-    CHECK(count == 0);
-  }
+  for (const Pair& pair : pairs())
+    for (const CacheType cache : {CacheType::full, CacheType::half}) {
+      CAPTURE(pair.name);
+      const PairWeights weights(pair);
+      Decoder<float> target(
+          weights.target,
+          {.capacity = 128, .max_nodes = 16, .cache = cache, .feature_layers = pair.draft.feature_layers});
+      Decoder<float> draft(weights.draft, {.capacity = 128, .max_nodes = 16, .cache = cache});
+      const std::vector<Token> tokens{1, 2, 3, 4};
+      const std::vector<NodeId> tree{kNoParent, 0, 0, 1}, path{0, 1};
+      target.append(tokens);
+      const auto round = [&] {
+        const std::int32_t known = draft.size();
+        look(draft, target);
+        draft.append(Tokens(tokens).first(static_cast<std::size_t>(target.size() - known)));
+        draft.extend(tokens, tree);
+        draft.truncate(target.size());
+        target.extend(tokens, tree);
+        target.commit(path);
+      };
+      round();
+      const specula_test::AllocationCount allocated;
+      for (int i = 0; i < 4; ++i) round();
+      const auto count = allocated.count();
+      CHECK(count == 0);
+    }
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "all_parts.hpp"
@@ -98,6 +100,13 @@ std::vector<NodeId> path_to(const std::vector<NodeId>& parents, NodeId node) {
   return path;
 }
 
+/// The types of keys and values that a model in Real may have.
+template <class Real>
+std::vector<CacheType> caches() {
+  if constexpr (std::is_same_v<Real, float>) return {CacheType::full, CacheType::half};
+  return {CacheType::full};
+}
+
 template <class Real>
 using Row = std::vector<Real>;
 
@@ -171,99 +180,106 @@ UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and bo
 }
 
 UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
-  for (const auto& shape : shapes()) {
-    CAPTURE(shape.name);
-    const auto weights = weights_of<Real>(shape);
-    Random random(3);
-    for (const std::int32_t nodes : {1, 2, 5, 8, 9, 23, 64}) {
-      const auto context = random_tokens(random, random.below(40), shape.config.vocab_size);
-      const auto tokens = random_tokens(random, nodes, shape.config.vocab_size);
-      const auto parents = random_tree(random, nodes);
-      Decoder<Real> model(weights, {.capacity = 128});
-      model.append(context);
-      const LogitsView rows = model.extend(tokens, parents);
-      REQUIRE(rows.rows == nodes);
-      REQUIRE(rows.vocab == shape.config.vocab_size);
-      for (NodeId node = 0; node < nodes; node += 1 + random.below(5)) {
-        auto text = context;
-        for (const NodeId n : path_to(parents, node)) text.push_back(tokens[static_cast<std::size_t>(n)]);
-        const auto expected = one_by_one(weights, text);
-        CHECK(same<Real>(row(model, node), expected));
-        CHECK(rows.row(node)[0] == static_cast<float>(row(model, node)[0]));
+  for (const auto& shape : shapes())
+    for (const CacheType cache : caches<Real>()) {
+      CAPTURE(shape.name);
+      CAPTURE(static_cast<int>(cache));
+      const auto weights = weights_of<Real>(shape);
+      Random random(3);
+      for (const std::int32_t nodes : {1, 2, 5, 8, 9, 23, 64}) {
+        const auto context = random_tokens(random, random.below(40), shape.config.vocab_size);
+        const auto tokens = random_tokens(random, nodes, shape.config.vocab_size);
+        const auto parents = random_tree(random, nodes);
+        Decoder<Real> model(weights, {.capacity = 128, .cache = cache});
+        model.append(context);
+        const LogitsView rows = model.extend(tokens, parents);
+        REQUIRE(rows.rows == nodes);
+        REQUIRE(rows.vocab == shape.config.vocab_size);
+        for (NodeId node = 0; node < nodes; node += 1 + random.below(5)) {
+          auto text = context;
+          for (const NodeId n : path_to(parents, node)) text.push_back(tokens[static_cast<std::size_t>(n)]);
+          const auto expected = one_by_one(weights, text, {.cache = cache});
+          CHECK(same<Real>(row(model, node), expected));
+          CHECK(rows.row(node)[0] == static_cast<float>(row(model, node)[0]));
+        }
       }
     }
-  }
 }
 
 UNTHREADED_TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   const auto shape = shapes()[0];
   const auto weights = weights_of<Real>(shape);
   Random random(4);
-  for (int round = 0; round < 10; ++round) {
-    const auto context = random_tokens(random, 10, shape.config.vocab_size),
-               tokens = random_tokens(random, 30, shape.config.vocab_size);
-    const auto parents = random_tree(random, 30);
-    Decoder<Real> whole(weights, {.capacity = 64}), pieces(weights, {.capacity = 64});
-    whole.append(context);
-    pieces.append(context);
-    whole.extend(tokens, parents);
-    for (std::int32_t done = 0; done < 30;) {
-      const std::int32_t count = std::min(30 - done, 1 + random.below(12));
-      pieces.extend(Tokens(tokens).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)),
-                    Nodes(parents).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
-      for (std::int32_t i = 0; i < count; ++i) CHECK(same<Real>(row(pieces, i), row(whole, done + i)));
-      done += count;
+  for (int round = 0; round < 10; ++round)
+    for (const CacheType cache : caches<Real>()) {
+      const auto context = random_tokens(random, 10, shape.config.vocab_size),
+                 tokens = random_tokens(random, 30, shape.config.vocab_size);
+      const auto parents = random_tree(random, 30);
+      const DecoderOptions options{.capacity = 64, .cache = cache};
+      Decoder<Real> whole(weights, options), pieces(weights, options);
+      whole.append(context);
+      pieces.append(context);
+      whole.extend(tokens, parents);
+      for (std::int32_t done = 0; done < 30;) {
+        const std::int32_t count = std::min(30 - done, 1 + random.below(12));
+        pieces.extend(
+            Tokens(tokens).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)),
+            Nodes(parents).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+        for (std::int32_t i = 0; i < count; ++i) CHECK(same<Real>(row(pieces, i), row(whole, done + i)));
+        done += count;
+      }
+      CHECK(pieces.node_count() == 30);
     }
-    CHECK(pieces.node_count() == 30);
-  }
 }
 
 UNTHREADED_TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state of a new model",
                               Real, float, double) {
-  for (const auto& shape : shapes()) {
-    CAPTURE(shape.name);
-    const auto weights = weights_of<Real>(shape);
-    const std::int32_t vocab = shape.config.vocab_size;
-    Random random(5);
-    Decoder<Real> model(weights, {.capacity = 200, .max_nodes = 24, .prefill_chunk = 20});
-    std::vector<Token> text;
-    const auto cut = [&](std::int32_t size) { text.erase(text.begin() + size, text.end()); };
-    for (int round = 0; round < 30; ++round) {
-      if (text.size() > 120)
-        cut(random.below(60));
-      else if (random.bernoulli(0.3) && !text.empty())
-        cut(random.below(static_cast<std::int32_t>(text.size()) + 1));
-      model.truncate(static_cast<std::int32_t>(text.size()));
-      for (int piece = random.below(3); piece > 0;
-           --piece) {  // mostly deferred, sometimes more than may be deferred
-        const auto tokens = random_tokens(random, random.bernoulli(0.2) ? 25 : random.below(9), vocab);
-        model.append(tokens);
-        text = concat(text, tokens);
-      }
-      if (random.bernoulli(0.2) && !text.empty()) {  // drop some, perhaps deferred ones
-        text.resize(text.size() - 1);
+  for (const auto& shape : shapes())
+    for (const CacheType cache : caches<Real>()) {
+      CAPTURE(shape.name);
+      CAPTURE(static_cast<int>(cache));
+      const auto weights = weights_of<Real>(shape);
+      const std::int32_t vocab = shape.config.vocab_size;
+      Random random(5);
+      Decoder<Real> model(weights, {.capacity = 200, .max_nodes = 24, .prefill_chunk = 20, .cache = cache});
+      std::vector<Token> text;
+      const auto cut = [&](std::int32_t size) { text.erase(text.begin() + size, text.end()); };
+      for (int round = 0; round < 30; ++round) {
+        if (text.size() > 120)
+          cut(random.below(60));
+        else if (random.bernoulli(0.3) && !text.empty())
+          cut(random.below(static_cast<std::int32_t>(text.size()) + 1));
         model.truncate(static_cast<std::int32_t>(text.size()));
+        for (int piece = random.below(3); piece > 0;
+             --piece) {  // mostly deferred, sometimes more than may be deferred
+          const auto tokens = random_tokens(random, random.bernoulli(0.2) ? 25 : random.below(9), vocab);
+          model.append(tokens);
+          text = concat(text, tokens);
+        }
+        if (random.bernoulli(0.2) && !text.empty()) {  // drop some, perhaps deferred ones
+          text.resize(text.size() - 1);
+          model.truncate(static_cast<std::int32_t>(text.size()));
+        }
+        REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
+        const std::int32_t nodes = 1 + random.below(12);
+        const auto tokens = random_tokens(random, nodes, vocab);
+        const auto parents = random_tree(random, nodes);
+        model.extend(tokens, parents);
+        const NodeId last = random.below(nodes);
+        const auto path = path_to(parents, last);
+        auto longer = text;
+        for (const NodeId node : path) longer.push_back(tokens[static_cast<std::size_t>(node)]);
+        CHECK(same<Real>(row(model, last), one_by_one(weights, longer, {.cache = cache})));
+        if (random.bernoulli(0.8)) {
+          model.commit(path);
+          text = longer;
+        } else {
+          model.commit({});
+        }
+        REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
+        REQUIRE(model.node_count() == 0);
       }
-      REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
-      const std::int32_t nodes = 1 + random.below(12);
-      const auto tokens = random_tokens(random, nodes, vocab);
-      const auto parents = random_tree(random, nodes);
-      model.extend(tokens, parents);
-      const NodeId last = random.below(nodes);
-      const auto path = path_to(parents, last);
-      auto longer = text;
-      for (const NodeId node : path) longer.push_back(tokens[static_cast<std::size_t>(node)]);
-      CHECK(same<Real>(row(model, last), one_by_one(weights, longer)));
-      if (random.bernoulli(0.8)) {
-        model.commit(path);
-        text = longer;
-      } else {
-        model.commit({});
-      }
-      REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
-      REQUIRE(model.node_count() == 0);
     }
-  }
 }
 
 UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any instructions", Real, float,
@@ -274,36 +290,78 @@ UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any i
   for (const float scores : {specula_test::kRandom, specula_test::kPeaked}) {
     shape.scores = scores;
     const auto weights = weights_of<Real>(shape);
-    for (const Isa isa : {Isa::portable, best_isa()}) {
-      const auto expected = one_by_one(weights, tokens, {.isa = isa});
-      for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
-        Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa});
-        model.append(Tokens(tokens).first(99));
-        const NodeId parent = kNoParent;
-        model.extend({&tokens[99], 1}, {&parent, 1});
-        CHECK(same<Real>(row(model, 0), expected));
+    for (const Isa isa : {Isa::portable, Isa::avx2, best_isa()})
+      for (const CacheType cache : caches<Real>()) {
+        if (!supported(isa)) continue;
+        const auto expected = one_by_one(weights, tokens, {.isa = isa, .cache = cache});
+        for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
+          Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa, .cache = cache});
+          model.append(Tokens(tokens).first(99));
+          const NodeId parent = kNoParent;
+          model.extend({&tokens[99], 1}, {&parent, 1});
+          CHECK(same<Real>(row(model, 0), expected));
+        }
       }
-    }
   }
 }
 
 TEST_CASE("the bits do not depend on the number of threads") {
+  for (const auto& shape : shapes())
+    for (const CacheType cache : caches<float>()) {
+      const auto weights = weights_of<float>(shape);
+      Random random(8);
+      const auto context = random_tokens(random, 20, shape.config.vocab_size),
+                 tokens = random_tokens(random, 17, shape.config.vocab_size);
+      const auto parents = random_tree(random, 17);
+      Decoder<float> one(weights, {.capacity = 64, .cache = cache});
+      one.append(context);
+      one.extend(tokens, parents);
+      for (const std::int32_t threads : {2, 3, 5}) {
+        Decoder<float> several(weights, {.capacity = 64, .threads = threads, .cache = cache});
+        several.append(context);
+        several.extend(tokens, parents);
+        for (std::int32_t i = 0; i < 17; ++i) CHECK(same<float>(row(several, i), row(one, i)));
+      }
+    }
+}
+
+/// Of the tokens that the logits give.
+double total_variation(const Row<float>& a, const Row<float>& b) {
+  double sums[2]{}, total = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sums[0] += std::exp(double{a[i]}), sums[1] += std::exp(double{b[i]});
+  for (std::size_t i = 0; i < a.size(); ++i)
+    total += std::abs(std::exp(double{a[i]}) / sums[0] - std::exp(double{b[i]}) / sums[1]) / 2;
+  return total;
+}
+
+UNTHREADED_TEST_CASE("half floats as keys and values are near floats, and not the same") {
   for (const auto& shape : shapes()) {
+    if (shape.config.vocab_size == 1) continue;
+    CAPTURE(shape.name);
     const auto weights = weights_of<float>(shape);
-    Random random(8);
-    const auto context = random_tokens(random, 20, shape.config.vocab_size),
-               tokens = random_tokens(random, 17, shape.config.vocab_size);
-    const auto parents = random_tree(random, 17);
-    Decoder<float> one(weights, {.capacity = 64});
-    one.append(context);
-    one.extend(tokens, parents);
-    for (const std::int32_t threads : {2, 3, 5}) {
-      Decoder<float> several(weights, {.capacity = 64, .threads = threads});
-      several.append(context);
-      several.extend(tokens, parents);
-      for (std::int32_t i = 0; i < 17; ++i) CHECK(same<float>(row(several, i), row(one, i)));
+    Random random(9);
+    const auto tokens = random_tokens(random, 40, shape.config.vocab_size);
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+      if (!supported(isa)) continue;
+      CAPTURE(static_cast<int>(isa));
+      const auto row = [&](std::optional<CacheType> cache) {
+        return one_by_one(weights, tokens, {.isa = isa, .cache = cache});
+      };
+      const Row<float> full = row(CacheType::full), half = row(CacheType::half);
+      CHECK_FALSE(same<float>(full, half));
+      CHECK(total_variation(half, full) < 1e-3);
+      CHECK(same<float>(row({}), full));
     }
   }
+  const auto type_of = [](std::optional<CacheType> cache) {
+    Decoder<float> model(weights_of<float>(shapes()[0]), {.capacity = 16, .cache = cache});
+    CHECK(model.options().cache == model.key_values().cache().type());
+    return model.options().cache;
+  };
+  CHECK(type_of({}) == CacheType::full);
+  CHECK(type_of(CacheType::full) == CacheType::full);
+  CHECK(type_of(CacheType::half) == CacheType::half);
 }
 
 UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last token") {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "all_parts.hpp"
@@ -19,7 +19,13 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
   DecoderConfig config;
   config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2,
   config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
-  for (const auto& [threads, drafts] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {
+  using Case = std::tuple<int, bool, CacheType>;
+  for (const auto& [threads, drafts, cache] : {Case{1, false, CacheType::full},
+                                               {2, false, CacheType::full},
+                                               {1, true, CacheType::full},
+                                               {2, true, CacheType::full},
+                                               {2, false, CacheType::half},
+                                               {1, true, CacheType::half}}) {
     if (threads == 2) config = specula_test::with_all_parts(config);
     auto target = std::make_shared<const DecoderWeights<float>>(random_decoder_weights<float>(config, 1));
     DecoderConfig draft = config;  // over the target's embedding, with a draft vocabulary
@@ -27,7 +33,7 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
     const auto weights = drafts ? std::make_shared<const DecoderWeights<float>>(
                                       random_decoder_weights<float>(draft, 2, WeightType::bf16, target))
                                 : target;
-    Decoder<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads});
+    Decoder<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads, .cache = cache});
     std::vector<Token> tokens(64, 3);
     std::vector<NodeId> chain, tree, path{0, 1, 2};
     for (NodeId i = 0; i < 64; ++i) chain.push_back(i - 1), tree.push_back((i + 1) / 2 - 1);

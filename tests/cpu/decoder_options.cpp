@@ -36,6 +36,12 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
   }
   CHECK_THROWS_WITH_AS(checked<double>({.inputs = Inputs::bf16}),
                        doctest::Contains("DecoderOptions::inputs is bf16"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(checked<double>({.cache = CacheType::half}),
+                       "DecoderOptions::cache is half, which takes a model that calculates in float",
+                       std::invalid_argument);
+  CHECK_NOTHROW(checked<double>({.cache = CacheType::full}));
+  CHECK(checked<float>({.cache = CacheType::half}).cache == CacheType::half);
+  CHECK_FALSE(checked<double>({}).cache);
   if (!has_bf16_products()) {
     CHECK_THROWS_AS(checked<float>({.inputs = Inputs::bf16}), std::invalid_argument);
   } else {

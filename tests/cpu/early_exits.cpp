@@ -192,6 +192,7 @@ UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there
   play<double>(with_all_parts(config_of({1, 3})), {}, 5, 20);
   play<float>(config_of({2}), {}, 6, 20);
   play<float>(draft_of({1, 2, 4}), {}, 12, 30);
+  play<float>(config_of({1, 3, 4}), {.cache = CacheType::half}, 15, 30);
   play<double>(draft_of({1, 2}), {}, 13, 20);
 }
 

@@ -24,7 +24,6 @@ namespace {
 
 using namespace specula::cpu;
 using specula_examples::append_rounded;
-using specula_examples::half_of;
 
 std::vector<float> expanded(GgufId type, const std::string& bytes, std::size_t count) {
   std::vector<float> out(count, -1.0f);
@@ -201,22 +200,6 @@ TEST_CASE("types by number") {
   CHECK(find_gguf_type(4) == nullptr);
   CHECK(find_gguf_type(31) == nullptr);
   CHECK(find_gguf_type(43) == nullptr);
-}
-
-TEST_CASE("halves are rounded to nearest even") {
-  for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {  // all finite ones, and the middles between
-    const float value = detail::half_to_float(static_cast<std::uint16_t>(bits)),
-                next =
-                    bits == 0x7bff ? 65536.0f : detail::half_to_float(static_cast<std::uint16_t>(bits + 1));
-    REQUIRE(half_of(value) == bits);
-    REQUIRE(half_of(-value) == (bits | 0x8000));
-    const float middle = (value + next) / 2;
-    REQUIRE(half_of(middle) == (bits % 2 ? bits + 1 : bits));
-    REQUIRE(half_of(std::nextafter(middle, 0.0f)) == bits);
-    REQUIRE(half_of(std::nextafter(middle, 1e6f)) == bits + 1);
-  }
-  CHECK(half_of(std::numeric_limits<float>::infinity()) == 0x7c00);
-  CHECK(std::isnan(detail::half_to_float(half_of(std::numeric_limits<float>::quiet_NaN()))));
 }
 
 TEST_CASE("a rounded row is within half a step of what it was made of") {

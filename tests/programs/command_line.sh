@@ -82,6 +82,7 @@ prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain@tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
 expect 2 "inputs is 'half', must be full, bf16 or auto" "$compare" --models "$models" --inputs half --pipelines autoregressive
+expect 2 "cache is 'bf16', must be full, half or auto" "$compare" --models "$models" --cache bf16 --pipelines autoregressive
 expect 2 "isa is 'mmx', must be portable, avx2, avx512 or auto" "$compare" --models "$models" --isa mmx --pipelines autoregressive
 expect 2 'no prompt' "$generate" --models "$models" --prompt ''
 # Results take the place of old ones in one step, or not at all.
@@ -93,8 +94,10 @@ expect 0 '^one$' cat "$scratch/prompts.txt"
 generate_one=("$generate" --models "$models" --pipeline autoregressive --prompt 'def add(a, b):')
 expect 2 'has 8 tokens; with --max-new-tokens 2041 that is 2049 positions, and the target .* was trained for 2048' \
   "${generate_one[@]}" --max-new-tokens 2041 --json "$scratch/old.json"
-expect 1 'a KV cache of 100.* tokens .* needs .* GiB of memory, there are' sh -c 'ulimit -v 2000000 && "$@"' sh \
-  "${generate_one[@]}" --max-new-tokens 1000000 --beyond-context --json "$scratch/old.json"
+for sizes in 'full 2.86' 'half 1.43'; do
+  expect 1 "a KV cache of 100.* tokens .* needs ${sizes#* } GiB of memory, there are" sh -c 'ulimit -v 1200000 && "$@"' sh \
+    "${generate_one[@]}" --max-new-tokens 1000000 --beyond-context --cache "${sizes% *}" --json "$scratch/old.json"
+done
 expect 0 '^old$' cat "$scratch/old.json"
 expect 0 'autoregressive: [1-9]* tokens' "${generate_one[@]}" --max-new-tokens 24 --stop 'never' --stop '"""' \
   --json "$scratch/old.json"

@@ -26,10 +26,10 @@ namespace specula::cpu {
 /// Llama-family decoder with a KV cache and tree attention. Real is the compute type: float, or double as a
 /// reference.
 ///
-/// **Bits.** For one isa, inputs, Real and build, the logits of a node depend only on the tokens from the
-/// start of the context to it: not on how many nodes share a call, the order or shape of the tree, the calls
-/// that grew it, the slots of its ancestors, how the context was built (append or commit, in which pieces),
-/// or the threads.
+/// **Bits.** For one isa, inputs, type of cache, Real and build, the logits of a node depend only on the
+/// tokens from the start of the context to it: not on how many nodes share a call, the order or shape of the
+/// tree, the calls that grew it, the slots of its ancestors, how the context was built (append or commit, in
+/// which pieces), or the threads.
 ///
 /// The constructor allocates all memory: append(), extend() and its variants, commit() and truncate()
 /// allocate nothing, but with several slots, of which each gets more memory when its text grows. Several
@@ -57,7 +57,7 @@ class Decoder {
   ~Decoder();
 
   const DecoderConfig& config() const;    ///< as loaded
-  const DecoderOptions& options() const;  ///< as given, with the threads of `team`
+  const DecoderOptions& options() const;  ///< as given, with the threads of `team` and the type of cache
   /// Tokens per row of logits: options().vocab_size, or the weights' whole vocabulary.
   std::int32_t vocab_size() const;
   std::int32_t layers() const;  ///< of one full pass

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -27,11 +28,14 @@ struct DecoderOptions {
   /// Replaces `threads` by the team of another model, Decoder::team(), for models that are called in turn.
   /// Avoids waking a second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
-  std::int32_t prefill_chunk = 128;     ///< tokens per pass of append()
-  std::int32_t vocab_size = 0;          ///< rows have the first n tokens; 0: all. For a padded vocabulary
-  Isa isa = best_isa();                 ///< instruction set of the products
-  Inputs inputs = Inputs::full;         ///< of the products
-  bool vnni = true;                     ///< false: without VNNI in products of blocks, for measuring; the bits are the same
+  std::int32_t prefill_chunk = 128;  ///< tokens per pass of append()
+  std::int32_t vocab_size = 0;       ///< rows have the first n tokens; 0: all. For a padded vocabulary
+  Isa isa = best_isa();              ///< instruction set of the products
+  Inputs inputs = Inputs::full;      ///< of the products
+  /// false: no dot products of VNNI where weights are in blocks. For measuring: the bits are the same.
+  bool vnni = true;
+  /// Data type of keys and values; empty: as cache_type() has it for the weights. half is for float only.
+  std::optional<CacheType> cache = {};
   bool measure_similarity = false;      ///< see Decoder::attention_similarity()
   bool measure_mlp_similarity = false;  ///< see Decoder::mlp_similarity(); the library's rules do not use it
   /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
@@ -72,6 +76,9 @@ DecoderOptions checked(DecoderOptions options) {
   if (!std::is_same_v<Real, float> && (options.inputs == Inputs::int16 || options.inputs == Inputs::int8))
     throw std::invalid_argument(
         "DecoderOptions::inputs are integers, which take a model that calculates in float");
+  if (options.cache == CacheType::half && !std::is_same_v<Real, float>)
+    throw std::invalid_argument(
+        "DecoderOptions::cache is half, which takes a model that calculates in float");
   return options;
 }
 

@@ -103,6 +103,14 @@ struct DecoderWeights {
   }
 };
 
+/// Data type of the keys and values of a model of such weights, where DecoderOptions::cache is empty: half floats
+/// where the weights are in blocks.
+template <class Real>
+CacheType cache_type(const DecoderWeights<Real>& weights) {
+  const bool blocks = !weights.layers.empty() && weights.layers.front().mlp.down.has_blocks();
+  return blocks ? CacheType::half : CacheType::full;
+}
+
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
 /// first). A model in float keeps 8-bit weights (int8_groups.hpp) and GGUF's Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
 /// Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16, F32 and F16

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Data types of weights and inputs in a model's matrix products, and what the processor has for them. In its
-// own header for programs that choose them but do not compile the model.
+// Data types of weights and inputs in a model's matrix products and of its KV cache, and what the processor
+// has for them. In its own header for programs that choose them but do not compile the model.
 #pragma once
 
 #include "specula/simd/isa.hpp"
@@ -34,6 +34,10 @@ constexpr bool is_zen_with_bf16(unsigned family, unsigned model) {
 }
 
 }  // namespace detail
+
+/// Data type of keys and values in memory: half floats (half the bytes of floats, and 10 times nearer to them
+/// than bfloat16; beyond 65504 they are infinite), or the model's compute type.
+enum class CacheType { full, half };
 
 /// Whether this processor multiplies pairs of bfloat16 in one instruction.
 inline bool has_bf16_products() {

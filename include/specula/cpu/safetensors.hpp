@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/cpu/detail/half.hpp"
 #include "specula/cpu/detail/open_file.hpp"
 #include "specula/cpu/json.hpp"
 
@@ -45,14 +46,6 @@ struct TensorInfo {
 };
 
 namespace detail {
-
-inline float half_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16, rest = half & 0x7fffu;
-  if (rest >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
-  if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest + 0x1c000u) << 13));
-  const float magnitude = static_cast<float>(rest) * 0x1p-24f;  // subnormal in half, not in float
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
-}
 
 inline float bfloat16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

@@ -20,11 +20,16 @@ namespace specula {
 /// precision, one token after the other: for tests of rows; models do not support it.
 enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
 
-/// Whether this processor has `isa`.
+/// Whether this processor has `isa`; avx2 is with FMA and F16C.
 inline bool supported(Isa isa) {
 #if SPECULA_X86
   if (isa == Isa::avx512) return __builtin_cpu_supports("avx512f");
+#if defined(__clang__) && __clang_major__ < 19  // it cannot ask for F16C, which processors with AVX2 have
   if (isa == Isa::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  if (isa == Isa::avx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#endif
 #endif
   return isa == Isa::reference || isa == Isa::portable;
 }

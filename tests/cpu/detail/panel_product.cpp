@@ -6,11 +6,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "random.hpp"
+#include "specula/cpu/detail/half.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 
 namespace {
@@ -173,6 +175,68 @@ TEST_CASE_TEMPLATE("a product is one chain of multiply-adds, also of a prompt's 
         CAPTURE(n);
         CHECK(same);
       }
+}
+
+/// Panels of half floats, among them subnormal ones, and inputs.
+struct HalfCase {
+  std::int32_t panels, depth, columns;
+  std::vector<std::uint16_t> w;  // (panels, depth, 16)
+  std::vector<float> x;          // (columns, depth + 3)
+
+  HalfCase(std::int32_t panels_, std::int32_t depth_, std::int32_t n, specula_test::Random& random)
+      : panels(panels_), depth(depth_), columns(n) {
+    for (std::int32_t i = 0; i < panels * depth * detail::kPanel; ++i)
+      w.push_back(detail::round_to_half(static_cast<float>(random.between(-1, 1)) * (i % 7 ? 1.0f : 1e-5f)));
+    for (std::int32_t i = 0; i < columns * (depth + 3); ++i)
+      x.push_back(i % (depth + 3) < depth ? static_cast<float>(random.between(-1, 1))
+                                          : std::numeric_limits<float>::quiet_NaN());
+  }
+
+  /// The first `count` columns from column `first` on, each after what is in y.
+  void multiply(Isa isa, std::int32_t first, std::int32_t count, std::vector<float>& y,
+                bool accumulate) const {
+    const detail::HalfPanels from{w.data() + first * detail::kPanel,
+                                  static_cast<std::ptrdiff_t>(depth) * detail::kPanel};
+    detail::panel_product(isa, from, panels, count,
+                          Columns<float>{x.data() + first, depth + 3, y.data(), panels * detail::kPanel},
+                          columns, accumulate);
+  }
+  std::vector<float> chains(Isa isa) const {
+    std::vector<float> y;
+    for (std::int32_t c = 0; c < columns; ++c)
+      for (std::int32_t v = 0; v < panels; ++v)
+        for (std::int32_t r = 0; r < detail::kPanel; ++r) {
+          float sum = 0;
+          for (std::int32_t k = 0; k < depth; ++k)
+            sum = multiply_add(
+                isa, detail::half_to_float(w[static_cast<std::size_t>((v * depth + k) * detail::kPanel + r)]),
+                x[static_cast<std::size_t>(c * (depth + 3) + k)], sum);
+          y.push_back(sum);
+        }
+    return y;
+  }
+};
+
+TEST_CASE("products with half floats are one chain of multiply-adds of any length, also in two parts") {
+  specula_test::Random random(16);
+  for (const Isa isa : machine_isas())
+    for (const std::int32_t panels : {1, 2, 3, 4, 5, 7})
+      for (const std::int32_t depth : {1, 2, 33, 64, 129, 300})
+        for (std::int32_t n = 1; n <= (depth < 129 || panels > 6 ? 24 : 7); ++n) {
+          const HalfCase c(panels, depth, n, random);
+          const std::vector<float> want = c.chains(isa);
+          std::vector<float> whole(want.size(), 5.0f), parts(want.size(), 5.0f);
+          c.multiply(isa, 0, depth, whole, false);
+          CAPTURE(static_cast<int>(isa));
+          CAPTURE(panels);
+          CAPTURE(depth);
+          CAPTURE(n);
+          CHECK(whole == want);
+          if (depth == 1) continue;
+          c.multiply(isa, 0, depth / 2, parts, false);
+          c.multiply(isa, depth / 2, depth - depth / 2, parts, true);
+          CHECK(parts == want);
+        }
 }
 
 }  // namespace

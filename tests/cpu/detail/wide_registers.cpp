@@ -13,6 +13,7 @@
 
 #include <specula/cpu/detail/bf16_product.hpp>
 #include <specula/cpu/detail/panel_product.hpp>
+#include <specula/cpu/detail/round_to_half.hpp>
 #include <specula/cpu/panel_matrix.hpp>
 
 using namespace specula::cpu;
@@ -46,6 +47,28 @@ TEST_CASE("products of panels, of one input and of several") {
         detail::Bf16Product(inputs, kCols).run(matrix.bf16_panels(0), matrix.panels(), kCols, io, inputs);
         CHECK_FALSE(wide_registers_in_use());
       }
+    }
+  }
+}
+
+TEST_CASE("rounding to half floats, and products with them") {
+  if (!tells_wide_registers()) return skip("this processor does not tell which registers are in use");
+  constexpr std::int32_t kPanels = 4, kDepth = 48;
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    if (!specula::supported(isa)) continue;
+    CAPTURE(static_cast<int>(isa));
+    const std::vector<float> ones(kPanels * kDepth * detail::kPanel, 1.0f);
+    std::vector<std::uint16_t> w(ones.size());
+    detail::round_to_half(isa, ones.data(), kPanels * kDepth * detail::kPanel, w.data());
+    CHECK_FALSE(wide_registers_in_use());
+    for (const std::int32_t inputs : {1, 2, 3, 4, 7}) {
+      const std::vector<float> x(static_cast<std::size_t>(inputs) * kDepth, 0.5f);
+      std::vector<float> y(static_cast<std::size_t>(inputs) * kPanels * detail::kPanel);
+      detail::panel_product(isa, detail::HalfPanels{w.data(), kDepth * detail::kPanel}, kPanels, kDepth,
+                            detail::Columns<float>{x.data(), kDepth, y.data(), kPanels * detail::kPanel},
+                            inputs);
+      CHECK_FALSE(wide_registers_in_use());
+      CHECK(y[0] == kDepth / 2);
     }
   }
 }

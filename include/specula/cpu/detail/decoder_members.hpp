@@ -65,9 +65,10 @@ struct Decoder<Real>::Impl {
     return means;
   }
 
-  /// Returns `weights` after checking the options against them.
+  /// Returns `weights` after checking the options against them. They choose the cache's type, if no option
+  /// does.
   static std::shared_ptr<const DecoderWeights<Real>> fitting(
-      std::shared_ptr<const DecoderWeights<Real>> weights, const DecoderOptions& options) {
+      std::shared_ptr<const DecoderWeights<Real>> weights, DecoderOptions& options) {
     if (!weights) throw std::invalid_argument("Decoder: no weights");
     const DecoderConfig& config = weights->config;
     detail::require_option("vocab_size", options.vocab_size, 0, config.vocab_size);
@@ -79,6 +80,7 @@ struct Decoder<Real>::Impl {
     for (std::size_t k = 0; k < options.feature_layers.size(); ++k)
       detail::require_option("feature_layers", options.feature_layers[k],
                              k ? options.feature_layers[k - 1] + 1 : 1, config.layers - 1);
+    if (!options.cache) options.cache = cache_type(*weights);
     return weights;
   }
 

@@ -107,6 +107,27 @@ struct Tiles {
     store<S, N>(sum, io);
   }
 
+  /// Where strip s of column k begins.
+  [[gnu::always_inline]] static inline const __m128i* halves(const HalfPanels& a, std::ptrdiff_t k, int s) {
+    const std::uint16_t* at = a.w + (s / 2) * a.panel + k * kPanel + (s % 2) * kLanes;
+    return reinterpret_cast<const __m128i*>(at);
+  }
+
+  template <int S, int N>
+  [[gnu::target("avx2,fma,f16c")]] static void run(HalfPanels a, std::int32_t depth, Columns<float> io,
+                                                   bool accumulate) {
+    const simd::WideRegisters used;
+    __m256 sum[S][N], w[S];
+    load<S, N>(sum, io, accumulate);
+    for (std::ptrdiff_t k = 0; k < depth; ++k) {
+      if constexpr (N > 1) prefetch<S>(a, k * kPanel);
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] =
+          _mm256_cvtph_ps(_mm_loadu_si128(halves(a, k, s)));
+      step<S, N>(sum, w, io.x + k, io.ldx);
+    }
+    store<S, N>(sum, io);
+  }
+
   template <int S, int N>
   [[gnu::target("avx2,fma")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io,
                                               bool accumulate) {

@@ -72,6 +72,30 @@ struct Tiles {
     store<S, N>(sum, io);
   }
 
+  /// Column k of strip s, converted.
+  [[gnu::target("avx512f"), gnu::always_inline]] static inline __m512 halves(const HalfPanels& a,
+                                                                             std::ptrdiff_t k, int s) {
+    const std::uint16_t* at = a.w + s * a.panel + k * kPanel;
+    return _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  }
+
+  template <int S, int N>
+  [[gnu::target("avx512f")]] static void run(HalfPanels a, std::int32_t depth, Columns<float> io,
+                                             bool accumulate) {
+    const simd::WideRegisters used;
+    __m512 sum[S][N], w[S];
+    load<S, N>(sum, io, accumulate);
+    for (std::ptrdiff_t k = 0; k < depth; ++k) {
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+        if constexpr (N > 1)
+          _mm_prefetch(reinterpret_cast<const char*>(a.w + (s + S) * a.panel + k * kPanel), _MM_HINT_T1);
+        w[s] = halves(a, k, s);
+      }
+      step<S, N>(sum, w, io.x + k, io.ldx);
+    }
+    store<S, N>(sum, io);
+  }
+
   template <int S, int N>
   [[gnu::target("avx512f")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io,
                                              bool accumulate) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "specula/cpu/detail/half.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/simd/vectors.hpp"
 
@@ -69,6 +70,18 @@ struct Tiles {
       }
     }
     store(sum, io);
+  }
+
+  /// `count` columns of a panel as Real.
+  static void expand(Bf16Panels a, std::int32_t count, Real* out) {
+    for (std::int32_t k = 0; k < count; k += 2, a.w += kPanel, out += 2 * kPanel)
+      for (int r = 0; r < kPanel; ++r) {
+        out[r] = bf16_half<Real>(a.w[r], false);
+        out[kPanel + r] = bf16_half<Real>(a.w[r], true);
+      }
+  }
+  static void expand(HalfPanels a, std::int32_t count, Real* out) {
+    for (std::int32_t i = 0; i < count * kPanel; ++i) out[i] = static_cast<Real>(half_to_float(a.w[i]));
   }
 
  private:

@@ -56,6 +56,12 @@ template <class Real>
   return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
 }
 
+/// Half floats: w[v * panel + k * 16 + r].
+struct HalfPanels {
+  const std::uint16_t* w;
+  std::ptrdiff_t panel;  // stride from panel to panel
+};
+
 template <class Real>
 struct RealPanels {
   const Real* w;         // w[v * panel + k * column + r]

@@ -63,41 +63,47 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
   }
 }
 
-template <class Real>
-inline void expanded_product(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+/// The columns of a panel that are converted to floats at a time: as many as the L1 cache holds besides
+/// inputs.
+inline constexpr std::int32_t kExpanded = 128;
+
+/// The columns of a panel from column k on, which is even.
+inline Bf16Panels from_column(Bf16Panels a, std::ptrdiff_t k) { return {a.w + k * (kPanel / 2), a.panel}; }
+inline HalfPanels from_column(HalfPanels a, std::ptrdiff_t k) { return {a.w + k * kPanel, a.panel}; }
+
+/// The same with each weight converted once, for all inputs. It changes no bit: sums continue from block to
+/// block.
+template <class Tiles, class Panels, class Real>
+inline void expanded_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                              std::int32_t columns, bool accumulate) {
-  constexpr std::int32_t kBlock = 128;  // columns of weights
-  Real block[kBlock * kPanel];
-  for (std::int32_t v = 0; v < panels; ++v)
-    for (std::int32_t k = 0; k < depth; k += kBlock) {
-      const std::uint32_t* pair = a.w + v * a.panel + k * (kPanel / 2);
-      const std::int32_t count = std::min(kBlock, depth - k);
-      for (Real* out = block; out < block + count * kPanel; out += 2 * kPanel, pair += kPanel)
-        for (int r = 0; r < kPanel; ++r) {
-          out[r] = bf16_half<Real>(pair[r], false);
-          out[kPanel + r] = bf16_half<Real>(pair[r], true);
-        }
-      panel_product<portable::Tiles<Real>>(RealPanels<Real>{block, 0, kPanel}, 1, count,
-                                           Columns<Real>{io.x + k, io.ldx, io.y + v * kPanel, io.ldy},
-                                           columns, accumulate || k > 0);
+  Real block[kExpanded * kPanel];
+  for (std::int32_t v = 0; v < panels; ++v, a.w += a.panel, io.y += kPanel)
+    for (std::int32_t k = 0; k < depth; k += kExpanded) {
+      const std::int32_t count = std::min(kExpanded, depth - k);
+      Tiles::expand(from_column(a, k), count, block);
+      panel_product<Tiles>(RealPanels<Real>{block, 0, kPanel}, 1, count,
+                           Columns<Real>{io.x + k, io.ldx, io.y, io.ldy}, columns, accumulate || k > 0);
     }
 }
 
-/// The same in Eigen's packets. Many inputs share the conversion of a block of weights, which changes no bit:
-/// sums continue from block to block.
+/// In Eigen's packets. Many inputs share a conversion, and half floats are always converted first.
 template <class Panels, class Real>
 inline void portable_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                              std::int32_t columns, bool accumulate) {
   using Tiles = portable::Tiles<Real>;
-  if constexpr (std::is_same_v<Panels, Bf16Panels>) {
-    if (columns > 2 * Tiles::kColumns)
-      return for_column_groups(columns, 64, [&](std::int32_t first, std::int32_t count) {
-        expanded_product(a, panels, depth,
-                         Columns<Real>{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy, io.ldy}, count,
-                         accumulate);
-      });
+  if constexpr (std::is_same_v<Panels, HalfPanels>) {
+    expanded_product<Tiles>(a, panels, depth, io, columns, accumulate);
+  } else {
+    if constexpr (std::is_same_v<Panels, Bf16Panels>) {
+      if (columns > 2 * Tiles::kColumns)
+        return for_column_groups(columns, 64, [&](std::int32_t first, std::int32_t count) {
+          expanded_product<Tiles>(a, panels, depth,
+                                  Columns<Real>{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy, io.ldy},
+                                  count, accumulate);
+        });
+    }
+    panel_product<Tiles>(a, panels, depth, io, columns, accumulate);
   }
-  panel_product<Tiles>(a, panels, depth, io, columns, accumulate);
 }
 
 /// y (+)= W x on the instructions of `isa`. For one isa, the bits of an output depend on its row and its

@@ -12,6 +12,7 @@
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/team_product.hpp"
+#include "specula/cpu/inputs.hpp"
 #include "specula/cpu/kv_cache.hpp"
 #include "specula/model/features.hpp"
 
@@ -24,7 +25,8 @@ class SlotMemory {
  public:
   SlotMemory(const DecoderConfig& config, const DecoderOptions& options)
       : cache(config.layers, config.kv_heads, config.head_dim,
-              options.slots > 1 ? std::min(options.capacity, kFirst) : options.capacity),
+              options.slots > 1 ? std::min(options.capacity, kFirst) : options.capacity,
+              options.cache.value_or(CacheType::full), options.isa),
         features(cache.slots(), config.hidden_size),
         layers_(config.layers),
         feature_layers_(options.feature_layers) {
