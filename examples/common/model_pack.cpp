@@ -215,8 +215,8 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
                                          .slots = sizes_.slots,
                                          .vocab_size = sizes_.vocab_size,
                                          .isa = sizes_.isa,
-                                         .vnni = sizes_.vnni,
                                          .inputs = sizes_.inputs,
+                                         .vnni = sizes_.vnni,
                                          .cache = sizes_.cache};
     if (role == "target") {
       options.threads = sizes_.threads;

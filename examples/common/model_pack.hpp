@@ -18,9 +18,12 @@
 
 #include <specula/pipeline.hpp>
 
+#include "decoding_options.hpp"
+
 namespace specula::cpu {
 template <class Real>
 class Decoder;
+struct StoredTensors;
 }  // namespace specula::cpu
 
 namespace specula_examples {
