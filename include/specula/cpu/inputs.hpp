@@ -36,7 +36,8 @@ constexpr bool is_zen_with_bf16(unsigned family, unsigned model) {
 }  // namespace detail
 
 /// Data type of keys and values in memory: half floats (half the bytes of floats, and 10 times nearer to them
-/// than bfloat16; beyond 65504 they are infinite), or the model's compute type.
+/// than bfloat16; beyond 65504 they are infinite), or the model's compute type. Attention to half floats is
+/// faster on AVX2 and AVX-512, slower on other instructions.
 enum class CacheType { full, half };
 
 /// Whether this processor multiplies pairs of bfloat16 in one instruction.

@@ -30,6 +30,18 @@ TEST_CASE("a half float is its sign, exponent and fraction") {
   }
 }
 
+TEST_CASE("four at a time are what each is alone") {
+  for (std::uint32_t bits = 0; bits < 0x10000; bits += 4) {
+    std::uint16_t halves[4];
+    for (std::uint32_t i = 0; i < 4; ++i) halves[i] = static_cast<std::uint16_t>(bits + i);
+    float floats[4];
+    specula::cpu::detail::four_halves_to_floats(halves, floats);
+    for (int i = 0; i < 4; ++i)
+      REQUIRE(std::bit_cast<std::uint32_t>(floats[i]) ==
+              std::bit_cast<std::uint32_t>(half_to_float(halves[i])));
+  }
+}
+
 TEST_CASE("the nearest half float, ties to even") {
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {  // all finite ones, and the middles between
     const float value = half_to_float(static_cast<std::uint16_t>(bits)),

@@ -81,7 +81,11 @@ struct Tiles {
       }
   }
   static void expand(HalfPanels a, std::int32_t count, Real* out) {
-    for (std::int32_t i = 0; i < count * kPanel; ++i) out[i] = static_cast<Real>(half_to_float(a.w[i]));
+    float some[4];
+    for (std::int32_t i = 0; i < count * kPanel; i += 4) {
+      four_halves_to_floats(a.w + i, some);
+      for (int r = 0; r < 4; ++r) out[i + r] = static_cast<Real>(some[r]);
+    }
   }
 
  private:
