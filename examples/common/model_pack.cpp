@@ -75,7 +75,8 @@ specula::Isa isa_of(const std::string& word) {
   const Isa isa = word == "avx512" ? Isa::avx512 : word == "avx2" || integers ? Isa::avx2 : Isa::portable;
   if (isa == Isa::portable && word != "portable")
     throw UsageError("--isa is '" + word + "', must be portable, avx2, avx-vnni, avx512 or auto");
-  if (!specula::supported(isa) || (integers && !specula::cpu::has_avx_vnni())) throw UsageError("--isa " + word + ": this processor does not have it");
+  if (!specula::supported(isa) || (integers && !specula::cpu::has_avx_vnni()))
+    throw UsageError("--isa " + word + ": this processor does not have it");
   return isa;
 }
 
@@ -93,7 +94,10 @@ specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa) {
 
 const char* word_of(specula::cpu::Inputs inputs) {
   using specula::cpu::Inputs;
-  return inputs == Inputs::full ? "full" : inputs == Inputs::bf16 ? "bf16" : inputs == Inputs::int16 ? "int16" : "int8";
+  return inputs == Inputs::full    ? "full"
+         : inputs == Inputs::bf16  ? "bf16"
+         : inputs == Inputs::int16 ? "int16"
+                                   : "int8";
 }
 
 const char* word_of(specula::cpu::WeightType type) {
@@ -124,7 +128,8 @@ void set_arithmetic(ModelSizes& sizes, const ArithmeticOptions& options) {
   sizes.cache = cache_of(options.cache);
 }
 
-std::string expanded_note(const std::filesystem::path& model, std::span<const specula::cpu::StoredTensors> kept) {
+std::string expanded_note(const std::filesystem::path& model,
+                          std::span<const specula::cpu::StoredTensors> kept) {
   std::string text;
   for (const auto& some : kept)
     if (some.quantized && some.as != specula::cpu::WeightType::blocks)

@@ -63,14 +63,14 @@ struct ModelSizes {
   std::vector<std::string> pieces = {};                 // the target's tokens; empty: unknown
 };
 
-/// "portable", "avx2", "avx-vnni", "avx512", or "auto": the widest. Throws UsageError on another word, or on what
-/// the machine does not have.
+/// "portable", "avx2", "avx-vnni", "avx512", or "auto": the widest. Throws UsageError on another word, or on
+/// what the machine does not have.
 specula::Isa isa_of(const std::string& word);
 /// Whether products of integers may take VNNI: unless the word is "avx2".
 inline bool vnni_of(const std::string& word) { return word != "avx2"; }
 
-/// A word of word_of(), or "auto": bf16 where `isa` multiplies it and the machine gains by it, else int16. Throws
-/// UsageError on another word, or on bf16 where they cannot.
+/// A word of word_of(), or "auto": bf16 where `isa` multiplies it and the machine gains by it, else int16.
+/// Throws UsageError on another word, or on bf16 where they cannot.
 specula::cpu::Inputs inputs_of(const std::string& word, specula::Isa isa = specula::best_isa());
 
 /// A word of word_of(), or "auto": as the files have them. Throws UsageError on another word.
@@ -86,7 +86,8 @@ const char* word_of(specula::cpu::WeightType type);
 std::optional<specula::cpu::CacheType> cache_of(const std::string& word);
 
 /// A line for each quantised type that is not kept in blocks; else empty.
-std::string expanded_note(const std::filesystem::path& model, std::span<const specula::cpu::StoredTensors> kept);
+std::string expanded_note(const std::filesystem::path& model,
+                          std::span<const specula::cpu::StoredTensors> kept);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {

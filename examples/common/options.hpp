@@ -74,25 +74,26 @@ inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what
 }
 
 inline void add_arithmetic_options(CLI::App& app, ArithmeticOptions& options) {
-  app.add_option("--inputs", options.inputs,
-                 "What products take: int16 and int8 (of weights in blocks: integers, of others float), bf16 (of "
-                 "bf16 weights: rounded, as GPUs do), full (float; of blocks int16), or auto: bf16 on machines that "
-                 "gain by it, else int16")
-      ->capture_default_str();
   app.add_option(
-         "--weights", options.weights,
-         "How matrices are kept in memory: blocks (those that the file has, of 4 to 8 bits), bf16, full (float), or "
-         "auto: as the files have them")
+         "--inputs", options.inputs,
+         "What products take: int16 and int8 (of weights in blocks: integers, of others float), bf16 (of "
+         "bf16 weights: rounded, as GPUs do), full (float; of blocks int16), or auto: bf16 on machines that "
+         "gain by it, else int16")
+      ->capture_default_str();
+  app.add_option("--weights", options.weights,
+                 "How matrices are kept in memory: blocks (those that the file has, of 4 to 8 bits), bf16, "
+                 "full (float), or "
+                 "auto: as the files have them")
       ->capture_default_str();
   app.add_option(
          "--cache", options.cache,
          "How keys and values are kept in memory: full (float), half (half of it: half floats), or auto: "
          "as goes with the weights")
       ->capture_default_str();
-  app.add_option(
-         "--isa", options.isa,
-         "Instruction set of the models' products: portable, avx2, avx-vnni (of integers), avx512, or auto: the "
-         "widest that the machine has")
+  app.add_option("--isa", options.isa,
+                 "Instruction set of the models' products: portable, avx2, avx-vnni (of integers), avx512, "
+                 "or auto: the "
+                 "widest that the machine has")
       ->capture_default_str();
 }
 

@@ -82,11 +82,12 @@ void add_options(CLI::App& app, Options& options) {
           ->check(CLI::Range(1, 256))
           ->excludes(pipeline)
           ->excludes("--compare");
-  app.add_option(
-         "--beside", options.beside,
-         "With --passes: the same model, a Hugging Face directory or the GGUF file itself; the same passes of "
-         "specula's own decoder, in turn with the target's. Where matrices are bfloat16 and the machine multiplies "
-         "it, with inputs of float and of bfloat16")
+  app.add_option("--beside", options.beside,
+                 "With --passes: the same model, a Hugging Face directory or the GGUF file itself; the same "
+                 "passes of "
+                 "specula's own decoder, in turn with the target's. Where matrices are bfloat16 and the "
+                 "machine multiplies "
+                 "it, with inputs of float and of bfloat16")
       ->needs(passes);
   add_arithmetic_options(app, options.arithmetic);
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
@@ -400,10 +401,10 @@ void measure_passes(GgufModels& models, Tokens prompt, const Options& options, s
     if (difference)
       throw UsageError("--beside " + options.beside + ": not the target's vocabulary: " + *difference);
     const auto& kept = packs.front()->target_model().weights()->kept;
-    const bool rounds = isa_of(options.arithmetic.isa) == specula::Isa::avx512 && specula::cpu::has_bf16_products();
-    if (rounds && std::any_of(kept.begin(), kept.end(), [](const auto& some) {
-          return some.as == specula::cpu::WeightType::bf16;
-        })) {
+    const bool rounds =
+        isa_of(options.arithmetic.isa) == specula::Isa::avx512 && specula::cpu::has_bf16_products();
+    if (rounds && std::any_of(kept.begin(), kept.end(),
+                              [](const auto& some) { return some.as == specula::cpu::WeightType::bf16; })) {
       if (inputs == Inputs::bf16)
         add_own("float inputs", Inputs::full);
       else

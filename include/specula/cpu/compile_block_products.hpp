@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it; the target
-// specula::cpu compiles it beside that.
+// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it; the
+// target specula::cpu compiles it beside that.
 #pragma once
 
 #include <algorithm>
@@ -51,25 +51,28 @@ struct BlockTiles {
     constexpr int kMost = Ops::strips(N), kStep = kMost / Ops::kStrips;
     std::int32_t v = 0;
     for (; v + kStep <= shape.panels; v += kStep)
-      Kernels::template block<type, bytes, kMost, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel, ldy);
+      Kernels::template block<type, bytes, kMost, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel,
+                                                     ldy);
     if constexpr (kStep > 1)
       for (; v < shape.panels; ++v)
-        Kernels::template block<type, bytes, Ops::kStrips, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel,
-                                                              ldy);
+        Kernels::template block<type, bytes, Ops::kStrips, N>(a + v * panel, panel, shape.groups, in,
+                                                              y + v * kPanel, ldy);
   }
 
   template <int... N>
-  static void run(std::int32_t columns, const std::byte* a, std::ptrdiff_t panel, BlockShape shape, RoundedColumns in,
-                  float* y, std::ptrdiff_t ldy, std::integer_sequence<int, N...>) {
-    using Run = void (*)(const std::byte*, std::ptrdiff_t, BlockShape, RoundedColumns, float*, std::ptrdiff_t);
+  static void run(std::int32_t columns, const std::byte* a, std::ptrdiff_t panel, BlockShape shape,
+                  RoundedColumns in, float* y, std::ptrdiff_t ldy, std::integer_sequence<int, N...>) {
+    using Run =
+        void (*)(const std::byte*, std::ptrdiff_t, BlockShape, RoundedColumns, float*, std::ptrdiff_t);
     static constexpr Run kRun[] = {run<N + 1>...};
     kRun[columns - 1](a, panel, shape, in, y, ldy);
   }
 
   /// Several groups of inputs take some panels one after the other, while a cache holds these.
-  static void product(const std::byte* a, BlockShape shape, const RoundedInputs& inputs, float* y, std::ptrdiff_t ldy,
-                      std::int32_t columns) {
-    constexpr std::ptrdiff_t kCached = 256 << 10, kMultiple = 12;  // bytes; of every number of panels in a block
+  static void product(const std::byte* a, BlockShape shape, const RoundedInputs& inputs, float* y,
+                      std::ptrdiff_t ldy, std::int32_t columns) {
+    constexpr std::ptrdiff_t kCached = 256 << 10,
+                             kMultiple = 12;  // bytes; of every number of panels in a block
     const std::ptrdiff_t panel = BlockLayout(format_of(type)).panel_bytes(shape.groups);
     const auto some = static_cast<std::int32_t>(std::max(kMultiple, kCached / panel / kMultiple * kMultiple));
     const std::int32_t step = columns <= kColumns ? shape.panels : some;
@@ -82,8 +85,8 @@ struct BlockTiles {
 };
 
 template <BlockIsa isa>
-void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs, float* y,
-                            std::ptrdiff_t ldy, std::int32_t columns) {
+void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
+                            float* y, std::ptrdiff_t ldy, std::int32_t columns) {
   const auto of = [&]<GgufId type>(std::integral_constant<GgufId, type>) {
     // Of wider numbers the products with 16 bits take 8 bits as well.
     constexpr bool kBytes = BlockKernels<isa>::type::Vector::kBytes && format_of(type).bits == 4;

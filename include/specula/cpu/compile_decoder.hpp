@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "specula/cpu/compile_block_products.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/decoder_weights.hpp"
-#include "specula/cpu/compile_block_products.hpp"
 #include "specula/cpu/detail/decoder_exits.hpp"
 #include "specula/cpu/detail/decoder_members.hpp"
 #include "specula/cpu/detail/decoder_slots.hpp"

@@ -16,6 +16,7 @@
 #include "specula/cpu/inputs.hpp"
 #include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
+#include "specula/simd/isa.hpp"
 
 namespace specula::cpu {
 
@@ -90,8 +91,8 @@ struct DecoderWeights {
   std::optional<FeatureInputWeights<Real>> feature_input;
   std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
   detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
-  std::vector<StoredTensors> kept;  ///< how a file's matrices are stored; of quantised ones that are not blocks a
-                                    ///< program should tell
+  std::vector<StoredTensors> kept;  ///< how a file's matrices are stored; of quantised ones that are not
+                                    ///< blocks a program should tell
   /// If set, its embedding is used, and its LM head by a head without a draft vocabulary.
   std::shared_ptr<const DecoderWeights> target = {};
 
@@ -103,31 +104,32 @@ struct DecoderWeights {
   }
 };
 
-/// Data type of the keys and values of a model of such weights, where DecoderOptions::cache is empty: half floats
-/// where the weights are in blocks.
+/// Data type of the keys and values of a model of such weights, where DecoderOptions::cache is empty: half
+/// floats where the weights are in blocks and the instruction set converts them.
 template <class Real>
-CacheType cache_type(const DecoderWeights<Real>& weights) {
+CacheType cache_type(const DecoderWeights<Real>& weights, Isa isa) {
   const bool blocks = !weights.layers.empty() && weights.layers.front().mlp.down.has_blocks();
-  return blocks ? CacheType::half : CacheType::full;
+  return blocks && isa != Isa::portable ? CacheType::half : CacheType::full;
 }
 
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
-/// first). A model in float keeps 8-bit weights (int8_groups.hpp) and GGUF's Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
-/// Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16, F32 and F16
-/// converted to Real, unless `options` say otherwise. A model in double expands blocks to double. A feature head
-/// uses the embedding and LM head of `target`, with a draft vocabulary a copy of that LM head's rows for it; a draft
-/// with target_hidden_size uses the embedding. This requires equal sizes; other models ignore `target`. Throws
-/// std::runtime_error naming the file and the key or tensor, and what was expected, or, before a weight is read, what
-/// memory is missing. Reads every byte once; while loading, needs memory for the weights and one more tensor, of GGUF
-/// some MiB, as the file is mapped and its pages are dropped.
+/// first). A model in float keeps 8-bit weights (int8_groups.hpp) and GGUF's Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
+/// Q4_K, Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16,
+/// F32 and F16 converted to Real, unless `options` say otherwise. A model in double expands blocks to double.
+/// A feature head uses the embedding and LM head of `target`, with a draft vocabulary a copy of that LM
+/// head's rows for it; a draft with target_hidden_size uses the embedding. This requires equal sizes; other
+/// models ignore `target`. Throws std::runtime_error naming the file and the key or tensor, and what was
+/// expected, or, before a weight is read, what memory is missing. Reads every byte once; while loading, needs
+/// memory for the weights and one more tensor, of GGUF some MiB, as the file is mapped and its pages are
+/// dropped.
 template <class Real>
 DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           std::shared_ptr<const DecoderWeights<Real>> target = {},
                                           const LoadOptions& options = {});
 
-/// Random weights, the same for every Real and WeightType, but that blocks round them to 8 bits; `target` as above. A draft vocabulary is spread
-/// evenly over the tokens. Throws std::runtime_error for
-/// an invalid config.
+/// Random weights, the same for every Real and WeightType, but that blocks round them to 8 bits; `target` as
+/// above. A draft vocabulary is spread evenly over the tokens. Throws std::runtime_error for an invalid
+/// config.
 template <class Real>
 DecoderWeights<Real> random_decoder_weights(const DecoderConfig& config, std::uint64_t seed,
                                             WeightType stored = WeightType::bf16,

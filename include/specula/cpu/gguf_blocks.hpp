@@ -85,11 +85,17 @@ inline constexpr std::int32_t kGroup = 32;  // numbers that share a scale, or tw
 
 /// What distinguishes types of blocks. A weight is scale * (number - zero), or scale * number + minimum.
 struct BlockFormat {
-  int bits;       // of a number
-  int zero;       // 2^k, or 0: none
-  bool minimum;   // a minimum for each scale
-  bool levels;    // in blocks of 256: scale = d * s, minimum = -m * t
-  bool in_two;    // a scale for each 16 numbers
+  int bits;      // of a number
+  int zero;      // 2^k, or 0: none
+  bool minimum;  // a minimum for each scale
+  bool levels;   // in blocks of 256: scale = d * s, minimum = -m * t
+  bool in_two;   // a scale for each 16 numbers
+
+  /// Of a block in a file: 32 numbers, or 256 in two levels.
+  constexpr std::ptrdiff_t bytes() const {
+    const int halves = minimum ? 4 : 2;
+    return levels ? halves + (in_two ? 16 : 12) + 32 * bits : halves + 4 * bits;
+  }
 };
 
 /// Whether matrices keep blocks of this type (ggml's number) as they are.
@@ -145,7 +151,8 @@ inline ScaleAndMinimum scale_and_minimum(const std::byte* scales12, int group) {
     return ScaleAndMinimum{static_cast<std::uint8_t>(scale), static_cast<std::uint8_t>(minimum)};
   };
   if (group < 4) return both(byte(group) & 63u, byte(group + 4) & 63u);
-  return both((byte(group + 4) & 15u) | byte(group - 4) >> 6 << 4, byte(group + 4) >> 4 | byte(group) >> 6 << 4);
+  return both((byte(group + 4) & 15u) | byte(group - 4) >> 6 << 4,
+              byte(group + 4) >> 4 | byte(group) >> 6 << 4);
 }
 
 /// A group of a row: its numbers as the file has them, and the scales of both levels.
@@ -163,15 +170,23 @@ inline std::uint16_t half_bits(const std::byte* at) {
 /// Whether a half is infinite or NaN.
 inline bool not_finite(std::uint16_t half) { return (half & 0x7c00u) == 0x7c00u; }
 
-/// Group `g` of a row in a file, whose blocks have `type`.
+/// Eight bytes, the first in the lowest.
+inline std::uint64_t eight(const std::byte* at) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, at, sizeof bytes);
+  return bytes;
+}
+/// A mask in each of eight bytes.
+constexpr std::uint64_t in_each(std::uint64_t mask) { return mask * 0x0101010101010101u; }
+
+/// Group `g` of a row in a file, whose blocks have `type`. Eight numbers at a time.
 inline void read_group(GgufId type, const std::byte* row, std::int32_t g, BlockGroup& out) {
   const BlockFormat format = format_of(type);
-  const GgufType& about = *find_gguf_type(static_cast<std::uint32_t>(type));
-  const auto in_block = static_cast<std::int32_t>(about.block) / kGroup;
-  const std::byte* const block = row + static_cast<std::ptrdiff_t>(g / in_block) * about.bytes;
-  const int k = g % in_block;
-  const auto byte = [](const std::byte* from, int i) { return std::to_integer<std::uint32_t>(from[i]); };
-  const auto put = [&](int i, std::uint32_t number) { out.numbers[i] = static_cast<std::uint8_t>(number); };
+  const int in_block = format.levels ? 8 : 1, k = g % in_block;
+  const std::byte* const block = row + static_cast<std::ptrdiff_t>(g / in_block) * format.bytes();
+  const auto put = [&](int i, std::uint64_t numbers) {
+    std::memcpy(out.numbers + 8 * i, &numbers, sizeof numbers);
+  };
   if (!format.levels) {
     out.d = half_bits(block);
     if (format.minimum) out.m = half_bits(block + 2);
@@ -180,17 +195,23 @@ inline void read_group(GgufId type, const std::byte* row, std::int32_t g, BlockG
       std::memcpy(out.numbers, at, kGroup);
       return;
     }
-    std::uint32_t fifth = 0;
-    if (format.bits == 5) std::memcpy(&fifth, at, 4), at += 4;
-    for (int i = 0; i < 16; ++i) {
-      put(i, (byte(at, i) & 15u) | (fifth >> i & 1u) << 4);
-      put(16 + i, byte(at, i) >> 4 | (fifth >> (16 + i) & 1u) << 4);
+    const std::byte* const fifth = at;
+    if (format.bits == 5) at += 4;
+    for (int i = 0; i < 4; ++i) {
+      std::uint64_t numbers = eight(at + i % 2 * 8) >> i / 2 * 4 & in_each(15);
+      if (format.bits == 5) {
+        const std::uint64_t one =
+            in_each(std::to_integer<std::uint64_t>(fifth[i])) & 0x8040201008040201u;  // bit i of byte i
+        numbers |= ((one + in_each(127)) >> 7 & in_each(1)) << 4;
+      }
+      put(i, numbers);
     }
   } else if (type == GgufId::q6_k) {
-    const std::byte *const low = block + 64 * (k / 4) + 32 * (k % 2), *const high = block + 128 + 32 * (k / 4);
-    const int shift = 4 * (k % 4 / 2), plane = 2 * (k % 4);
-    for (int i = 0; i < kGroup; ++i)
-      put(i, (byte(low, i) >> shift & 15u) | (byte(high, i) >> plane & 3u) << 4);
+    const std::byte *const low = block + 64 * (k / 4) + 32 * (k % 2), *const high =
+                                                                          block + 128 + 32 * (k / 4);
+    for (int i = 0; i < 4; ++i)
+      put(i, (eight(low + 8 * i) >> k % 4 / 2 * 4 & in_each(15)) |
+                 (eight(high + 8 * i) >> k % 4 * 2 & in_each(3)) << 4);
     out.s = std::to_integer<std::uint8_t>(block[192 + 2 * k]);
     out.t = std::to_integer<std::uint8_t>(block[192 + 2 * k + 1]);
     out.d = half_bits(block + 208);
@@ -198,11 +219,13 @@ inline void read_group(GgufId type, const std::byte* row, std::int32_t g, BlockG
     out.d = half_bits(block), out.m = half_bits(block + 2);
     const ScaleAndMinimum both = scale_and_minimum(block + 4, k);
     out.s = both.scale, out.t = both.minimum;
-    const std::byte *const fifth = block + 16, *const low = fifth + (format.bits == 5 ? 32 : 0) + 32 * (k / 2);
-    const int shift = 4 * (k % 2);
-    for (int i = 0; i < kGroup; ++i) put(i, byte(low, i) >> shift & 15u);
-    if (format.bits == 5)
-      for (int i = 0; i < kGroup; ++i) out.numbers[i] |= static_cast<std::uint8_t>((byte(fifth, i) >> k & 1u) << 4);
+    const std::byte *const fifth = block + 16, *const low =
+                                                   fifth + (format.bits == 5 ? 32 : 0) + 32 * (k / 2);
+    for (int i = 0; i < 4; ++i) {
+      std::uint64_t numbers = eight(low + 8 * i) >> k % 2 * 4 & in_each(15);
+      if (format.bits == 5) numbers |= (eight(fifth + 8 * i) >> k & in_each(1)) << 4;
+      put(i, numbers);
+    }
   }
 }
 
@@ -224,8 +247,10 @@ inline GroupScales scales_of(const BlockFormat& format, const BlockGroup& group)
 inline void expand_group(const BlockFormat& format, const BlockGroup& group, float* out) {
   const GroupScales scales = scales_of(format, group);
   for (int i = 0; i < kGroup; ++i) {
-    const int number = format.bits == 8 ? static_cast<std::int8_t>(group.numbers[i]) : group.numbers[i] - format.zero;
-    // The product is exact, so that a fused sum gives the same bits. Without a minimum: a sum would make 0 of -0.
+    const int number =
+        format.bits == 8 ? static_cast<std::int8_t>(group.numbers[i]) : group.numbers[i] - format.zero;
+    // The product is exact, so that a fused sum gives the same bits. Without a minimum: a sum would make 0 of
+    // -0.
     out[i] = (i < kGroup / 2 ? scales.first : scales.second) * static_cast<float>(number);
     if (format.minimum) out[i] += scales.minimum;
   }

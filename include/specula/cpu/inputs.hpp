@@ -11,8 +11,9 @@
 
 namespace specula::cpu {
 
-/// Data type of the weights in memory: bfloat16 (half the bytes of a float, and exact for a file that has BF16), the
-/// model's compute type, or the blocks of 4 to 8 bits that a quantised file has (GGUF, int8_groups.hpp), bit for bit.
+/// Data type of the weights in memory: bfloat16 (half the bytes of a float, and exact for a file that has
+/// BF16), the model's compute type, or the blocks of 4 to 8 bits that a quantised file has (GGUF,
+/// int8_groups.hpp), bit for bit.
 enum class WeightType { bf16, full, blocks };
 
 /// Data type of a product's inputs.
@@ -20,7 +21,8 @@ enum class WeightType { bf16, full, blocks };
 ///   bf16   of weights in bfloat16: rounded to bfloat16, as GPUs run such models; others as `full`. Requires
 ///          has_bf16_products(), where an instruction multiplies pairs of weights
 ///   int16  of weights in blocks: 16 bits, with a step for each 32 inputs; others as `full`
-///   int8   of weights in blocks: 8 bits. A hundred times as far from exact inputs, and on processors without VNNI
+///   int8   of weights in blocks: 8 bits. A hundred times as far from exact inputs, and on processors without
+///   VNNI
 ///          faster for several inputs; others as `full`
 enum class Inputs { full, bf16, int16, int8 };
 
@@ -29,8 +31,7 @@ namespace detail {
 /// Processors of AMD by family and model: Zen 4, and all of Zen 5.
 constexpr bool is_zen_with_bf16(unsigned family, unsigned model) {
   const auto within = [&](unsigned first, unsigned last) { return first <= model && model <= last; };
-  return family == 26 ||
-         (family == 25 && (within(0x10, 0x1f) || within(0x60, 0x7f) || within(0xa0, 0xaf)));
+  return family == 26 || (family == 25 && (within(0x10, 0x1f) || within(0x60, 0x7f) || within(0xa0, 0xaf)));
 }
 
 }  // namespace detail
@@ -49,9 +50,9 @@ inline bool has_bf16_products() {
 #endif
 }
 
-/// Whether that is also faster than products of floats: by a table of processors, so that a text does not depend on a
-/// clock. AMD's Zen 4 and Zen 5 take two products where FMA takes one; Intel's take half of one (measured), and a
-/// processor that is not in the table counts as one of those.
+/// Whether that is also faster than products of floats: by a table of processors, so that a text does not
+/// depend on a clock. AMD's Zen 4 and Zen 5 take two products where FMA takes one; Intel's take half of one
+/// (measured), and a processor that is not in the table counts as one of those.
 inline bool bf16_products_pay() {
 #if SPECULA_X86
   unsigned a = 0, vendor = 0, c = 0, d = 0, version = 0;

@@ -47,9 +47,9 @@ inline void expect_number(std::size_t column, int number) {
 
 }  // namespace detail
 
-/// Writes a row as blocks of GGUF's Q8_0, exactly; a last group with fewer weights is filled with zeros. Requires
-/// exponents.size() == Int8Groups::count(numbers.size()) and out.size() == 34 * exponents.size(). Throws
-/// std::runtime_error as scale_groups(). O(numbers.size()).
+/// Writes a row as blocks of GGUF's Q8_0, exactly; a last group with fewer weights is filled with zeros.
+/// Requires exponents.size() == Int8Groups::count(numbers.size()) and out.size() == 34 * exponents.size().
+/// Throws std::runtime_error as scale_groups(). O(numbers.size()).
 inline void groups_to_blocks(std::span<const std::int8_t> numbers, std::span<const std::int8_t> exponents,
                              std::span<std::byte> out) {
   std::fill(out.begin(), out.end(), std::byte{0});
@@ -58,7 +58,8 @@ inline void groups_to_blocks(std::span<const std::int8_t> numbers, std::span<con
     const int e = exponents[g];
     const auto half = static_cast<std::uint16_t>(e < -14 ? 1 << (e + 24) : (e + 15) << 10);  // 2^e
     std::memcpy(out.data() + 34 * g, &half, sizeof half);
-    const std::size_t first = g * Int8Groups::kSize, end = std::min(numbers.size(), first + Int8Groups::kSize);
+    const std::size_t first = g * Int8Groups::kSize,
+                      end = std::min(numbers.size(), first + Int8Groups::kSize);
     for (std::size_t c = first; c < end; ++c) {
       detail::expect_number(c, numbers[c]);
       out[34 * g + 2 + c - first] = static_cast<std::byte>(numbers[c]);

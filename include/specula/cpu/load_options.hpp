@@ -20,8 +20,8 @@ using GgufExpand = std::function<bool(std::uint32_t id, const std::byte* row, st
 
 /// Options of load_decoder_weights().
 struct LoadOptions {
-  /// How matrices are kept, whatever the file has; bf16 rounds to the nearest, blocks keeps those that the file
-  /// has. Empty: see load_decoder_weights().
+  /// How matrices are kept, whatever the file has; bf16 rounds to the nearest, blocks keeps those that the
+  /// file has. Empty: see load_decoder_weights().
   std::optional<WeightType> stored = {};
   GgufExpand expand = {};  ///< for GGUF files of further types; empty: these are refused
 };

@@ -53,8 +53,8 @@ class PanelMatrix {
   /// prefetches the memory after it.
   PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena& arena)
       : PanelMatrix(std::initializer_list<RowRange>{{rows, {type}}}, cols, arena) {}
-  /// Of ranges of rows, of which all but the last have whole panels of 16. Throws std::invalid_argument if one
-  /// has not.
+  /// Of ranges of rows, of which all but the last have whole panels of 16. Throws std::invalid_argument if
+  /// one has not.
   PanelMatrix(std::span<const RowRange> ranges, std::int32_t cols, detail::Arena& arena) : cols_(cols) {
     for (const RowRange& range : ranges) {
       if (rows_ % detail::kPanel != 0)
@@ -98,7 +98,9 @@ class PanelMatrix {
     std::size_t all = 0;
     for (const Part& part : parts_)
       all += static_cast<std::size_t>(part.panels) * static_cast<std::size_t>(stride(part)) *
-             (part.blocks ? 1 : part.pairs ? sizeof(std::uint32_t) : sizeof(Real));
+             (part.blocks  ? 1
+              : part.pairs ? sizeof(std::uint32_t)
+                           : sizeof(Real));
     return all;
   }
 
@@ -159,8 +161,9 @@ class PanelMatrix {
   /// A copy of some rows, (rows.size(), cols), in the order given; each bit is kept. Rows that are stored in
   /// different ways become `full`. O(rows.size() * cols).
   PanelMatrix select(std::span<const std::int32_t> rows) const {
-    const bool alike = std::all_of(rows.begin(), rows.end(),
-                                   [&](std::int32_t row) { return part_of(row).stored == part_of(rows[0]).stored; });
+    const bool alike = std::all_of(rows.begin(), rows.end(), [&](std::int32_t row) {
+      return part_of(row).stored == part_of(rows[0]).stored;
+    });
     detail::Arena arena;
     const auto count = static_cast<std::int32_t>(rows.size());
     PanelMatrix out({{count, !alike || rows.empty() ? StoredType{} : part_of(rows[0]).stored}}, cols_, arena);
@@ -173,13 +176,16 @@ class PanelMatrix {
         for (std::int32_t g = 0; g < groups(); ++g) {
           detail::BlockGroup group;
           detail::unpack_group(layout, panel_of(from, row), g, row % detail::kPanel, group);
-          detail::pack_group(layout, group, g, r % detail::kPanel, to.blocks.get() + r / detail::kPanel * stride(to));
+          detail::pack_group(layout, group, g, r % detail::kPanel,
+                             to.blocks.get() + r / detail::kPanel * stride(to));
         }
       } else if (alike && from.pairs) {
-        for (std::int32_t k = 0; k < (cols_ + 1) / 2; ++k) to.pairs[at(to, r, k)] = from.pairs[at(from, row, k)];
+        for (std::int32_t k = 0; k < (cols_ + 1) / 2; ++k)
+          to.pairs[at(to, r, k)] = from.pairs[at(from, row, k)];
       } else {
         get_row(row, values.data());
-        for (std::int32_t k = 0; k < cols_; ++k) to.values[at(to, r, k)] = values[static_cast<std::size_t>(k)];
+        for (std::int32_t k = 0; k < cols_; ++k)
+          to.values[at(to, r, k)] = values[static_cast<std::size_t>(k)];
       }
     }
     return out;
@@ -199,7 +205,8 @@ class PanelMatrix {
   template <class F>
   void for_panels(std::int32_t first, std::int32_t count, F f) const {
     for (const Part& part : parts_) {
-      const std::int32_t from = std::max(first, part.first), to = std::min(first + count, part.first + part.panels);
+      const std::int32_t from = std::max(first, part.first),
+                         to = std::min(first + count, part.first + part.panels);
       if (from >= to) continue;
       const std::ptrdiff_t panel = stride(part), skipped = (from - part.first) * panel;
       if (part.blocks)
@@ -250,8 +257,8 @@ class PanelMatrix {
     return part.blocks.get() + (row / detail::kPanel - part.first) * stride(part);
   }
   std::size_t at(const Part& part, std::int32_t row, std::int32_t column) const {
-    return static_cast<std::size_t>((row / detail::kPanel - part.first) * stride(part) + column * detail::kPanel +
-                                    row % detail::kPanel);
+    return static_cast<std::size_t>((row / detail::kPanel - part.first) * stride(part) +
+                                    column * detail::kPanel + row % detail::kPanel);
   }
   Real value(const Part& part, std::int32_t row, std::int32_t k) const {
     if (part.values) return part.values[at(part, row, k)];

@@ -126,8 +126,8 @@ class TensorFiles {
     return gguf_ ? gguf_->type_of(tensor.name) : ~std::uint32_t{0};
   }
 
-  /// Calls take(r, row) per row of a matrix from weight(): its blocks as GGUF has them, of 8-bit weights those of Q8_0.
-  /// Throws as rows().
+  /// Calls take(r, row) per row of a matrix from weight(): its blocks as GGUF has them, of 8-bit weights
+  /// those of Q8_0. Throws as rows().
   template <class Take>
   void blocks(const TensorInfo& tensor, Take take) {
     if (gguf_) return gguf_->raw_rows(tensor.name, take);

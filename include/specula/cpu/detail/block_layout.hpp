@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights that stay in the blocks of a GGUF file: their numbers and scales, bit for bit, in the order in which
-// products read them.
+// Weights that stay in the blocks of a GGUF file: their numbers and scales, bit for bit, in the order in
+// which products read them.
 //
 // Rows lie in panels of 16. A panel is groups of 32 columns, one after the other. Whatever a group has for
 // each row, it has for all 16 rows side by side, so that a register holds 16 (or 8) rows:
@@ -27,7 +27,7 @@
 
 namespace specula::cpu::detail {
 
-inline constexpr int kPairs = kGroup / 2;   // of a group
+inline constexpr int kPairs = kGroup / 2;  // of a group
 
 /// The sizes that follow from a format.
 struct BlockLayout : BlockFormat {
@@ -62,17 +62,28 @@ struct BlockPanels {
 };
 
 /// The low four bits of eight numbers, in order.
-inline std::uint32_t nibbles(const std::uint8_t* numbers) {
-  std::uint64_t v = 0;
-  std::memcpy(&v, numbers, sizeof v);
-  v &= 0x0f0f0f0f0f0f0f0fu;
+inline std::uint32_t nibbles(std::uint64_t numbers) {
+  std::uint64_t v = numbers & in_each(15);
   v = (v | v >> 4) & 0x00ff00ff00ff00ffu;
   v = (v | v >> 8) & 0x0000ffff0000ffffu;
   return static_cast<std::uint32_t>(v | v >> 16);
 }
+/// The further bits of eight numbers, one or two: of the first four in order, and of the others from bit 16
+/// on.
+inline std::uint32_t further_bits(std::uint64_t numbers, int more) {
+  if (more == 1) {  // bit 8 i moves to bit 56 + i
+    const std::uint64_t bits = (numbers >> 4 & in_each(1)) * 0x0102040810204080u >> 56;
+    return static_cast<std::uint32_t>((bits & 15u) | bits >> 4 << 16);
+  }
+  std::uint64_t v = numbers >> 4 & in_each(3);
+  v = (v | v >> 6) & 0x000f000f000f000fu;
+  v = (v | v >> 12) & 0x000000ff000000ffu;
+  return static_cast<std::uint32_t>(v | v >> 16);
+}
 
 /// Writes a group's row `r` of 16 to a panel.
-inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::int32_t g, int r, std::byte* panel) {
+inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::int32_t g, int r,
+                       std::byte* panel) {
   const auto put = [&](std::ptrdiff_t at, const auto& value) {  // the r-th of 16
     std::memcpy(panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), &value, sizeof value);
   };
@@ -87,29 +98,27 @@ inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::
     put(at + kPanel, group.t);
   }
   at += format.group_head();
-  const std::uint8_t* const q = group.numbers;
-  if (format.bits == 8) {
-    for (int j = 0; j < 4; ++j)
-      for (int i = 0; i < 2; ++i, at += 4 * kPanel) {
-        const std::uint8_t* const first = q + 8 * j + 2 * i;
-        put(at, first[0] | std::uint32_t{first[1]} << 8 | std::uint32_t{first[4]} << 16 | std::uint32_t{first[5]} << 24);
-      }
-    return;
-  }
-  for (int j = 0; j < 4; ++j, at += 4 * kPanel) put(at, nibbles(q + 8 * j));
-  const int more = format.bits - 4, per_word = more == 1 ? kPairs : kPairs / 2;
-  for (int first = 0; more > 0 && first < kPairs; first += per_word, at += 4 * kPanel) {
-    std::uint32_t plane = 0;
-    for (int p = first; p < first + per_word; ++p) {
-      const int column = p / 4 * 8 + p % 4, bit = more * (p - first);
-      plane |= std::uint32_t{q[column]} >> 4 << bit | std::uint32_t{q[column + 4]} >> 4 << (bit + 16);
+  const int more = format.bits - 4;
+  std::uint32_t planes[2] = {};
+  for (int j = 0; j < 4; ++j) {
+    std::uint64_t q = 0;
+    std::memcpy(&q, group.numbers + 8 * j, sizeof q);
+    if (format.bits == 8) {
+      for (int i = 0; i < 2; ++i, at += 4 * kPanel)
+        put(at, static_cast<std::uint32_t>((q >> 16 * i & 0xffffu) | (q >> (16 * i + 32) & 0xffffu) << 16));
+      continue;
     }
-    put(at, plane);
+    put(at, nibbles(q));
+    at += 4 * kPanel;
+    if (more == 1) planes[0] |= further_bits(q, 1) << 4 * j;
+    if (more == 2) planes[j / 2] |= further_bits(q, 2) << 8 * (j % 2);
   }
+  for (int plane = 0; plane < format.planes(); ++plane, at += 4 * kPanel) put(at, planes[plane]);
 }
 
 /// Reads it again.
-inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r, BlockGroup& out) {
+inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r,
+                         BlockGroup& out) {
   const auto get = [&](std::ptrdiff_t at, auto& value) {
     std::memcpy(&value, panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), sizeof value);
   };
@@ -129,7 +138,8 @@ inline void unpack_group(const BlockLayout& format, const std::byte* panel, std:
     } else {
       number = words[j] >> 4 * f & 15u;
       if (more > 0)
-        number |= (words[4 + p / per_word] >> (more * (p % per_word) + 16 * (f / 4)) & ((1u << more) - 1)) << 4;
+        number |= (words[4 + p / per_word] >> (more * (p % per_word) + 16 * (f / 4)) & ((1u << more) - 1))
+                  << 4;
     }
     out.numbers[i] = static_cast<std::uint8_t>(number);
   }

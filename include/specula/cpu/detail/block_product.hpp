@@ -61,14 +61,15 @@ extern template struct BlockProduct<BlockIsa::avx512_vnni>;
 
 /// y = W x for `columns` inputs, whose outputs are ldy apart. `inputs` were rounded for block_columns(isa);
 /// `bytes`: to 8 bits.
-inline void block_product(BlockIsa isa, BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
-                          float* y, std::ptrdiff_t ldy, std::int32_t columns) {
+inline void block_product(BlockIsa isa, BlockPanels a, BlockShape shape, bool bytes,
+                          const RoundedInputs& inputs, float* y, std::ptrdiff_t ldy, std::int32_t columns) {
 #if SPECULA_X86
   if (isa == BlockIsa::avx512_vnni)
     return BlockProduct<BlockIsa::avx512_vnni>::run(a, shape, bytes, inputs, y, ldy, columns);
   if (isa == BlockIsa::avx_vnni)
     return BlockProduct<BlockIsa::avx_vnni>::run(a, shape, bytes, inputs, y, ldy, columns);
-  if (isa == BlockIsa::avx2) return BlockProduct<BlockIsa::avx2>::run(a, shape, bytes, inputs, y, ldy, columns);
+  if (isa == BlockIsa::avx2)
+    return BlockProduct<BlockIsa::avx2>::run(a, shape, bytes, inputs, y, ldy, columns);
 #endif
   static_cast<void>(isa);
   BlockProduct<BlockIsa::portable>::run(a, shape, bytes, inputs, y, ldy, columns);

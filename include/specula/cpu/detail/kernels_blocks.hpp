@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The product of weights in blocks with rounded inputs: on AVX2, on AVX2 with AVX-VNNI, and on AVX-512 with its
-// VNNI, all with the same bits; and in the vector extensions of GCC and Clang, without fused products.
+// The product of weights in blocks with rounded inputs: on AVX2, on AVX2 with AVX-VNNI, and on AVX-512 with
+// its VNNI, all with the same bits; and in the vector extensions of GCC and Clang, without fused products.
 #pragma once
 
 #include "specula/simd/compiled.hpp"
@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "specula/cpu/detail/block_layout.hpp"
+#include "specula/cpu/detail/half.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
 
@@ -111,7 +112,9 @@ struct Ops {
   SPECULA_BLOCKS_OP Floats halves(const std::byte* at) {
     std::uint16_t four[4];
     std::memcpy(four, at, sizeof four);
-    return Floats{half_to_float(four[0]), half_to_float(four[1]), half_to_float(four[2]), half_to_float(four[3])};
+    float out[4];
+    four_halves_to_floats(four, out);
+    return load(out);
   }
   SPECULA_BLOCKS_OP Floats bytes(const std::byte* at) { return numbers<std::uint8_t>(at); }
   SPECULA_BLOCKS_OP Floats signed_bytes(const std::byte* at) { return numbers<std::int8_t>(at); }
@@ -140,7 +143,9 @@ struct Ops {
   static constexpr bool kBytesApart = true;  // their sums have 16 bits at first
   static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
 
-  SPECULA_BLOCKS_OP Ints load(const std::byte* at) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
+  SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
+    return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at));
+  }
   SPECULA_BLOCKS_OP Ints same(const std::uint32_t* at) { return _mm256_set1_epi32(static_cast<int>(*at)); }
   SPECULA_BLOCKS_OP Ints same(const std::int32_t* at) { return _mm256_set1_epi32(*at); }
   SPECULA_BLOCKS_OP Ints same16(int value) { return _mm256_set1_epi16(static_cast<short>(value)); }
@@ -148,7 +153,9 @@ struct Ops {
   SPECULA_BLOCKS_OP Ints both(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   SPECULA_BLOCKS_OP Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   /// a, with the bits of b under the mask.
-  SPECULA_BLOCKS_OP Ints add_bits(Ints a, Ints b, Ints mask) { return _mm256_or_si256(a, _mm256_and_si256(b, mask)); }
+  SPECULA_BLOCKS_OP Ints add_bits(Ints a, Ints b, Ints mask) {
+    return _mm256_or_si256(a, _mm256_and_si256(b, mask));
+  }
   /// 16-bit lanes to the left, or, below 0, to the right.
   template <int k>
   SPECULA_BLOCKS_OP Ints shift(Ints a) {
@@ -236,9 +243,7 @@ struct Ops {
   using Used = simd::WideRegisters;
   static constexpr int kLanes = 16, kStrips = 1, kSums = 12;
   static constexpr bool kBytes = true, kBytesApart = false;
-  static constexpr int strips(int columns) {
-    return columns <= 3 ? 4 : columns == 4 ? 3 : 2;
-  }
+  static constexpr int strips(int columns) { return columns <= 3 ? 4 : columns == 4 ? 3 : 2; }
   // The unmasked forms of some instructions warn of an uninitialised variable in g++ 12.
   static constexpr __mmask16 kAll = 0xffff;
   static constexpr __mmask32 kAll16 = 0xffffffffu;
@@ -287,12 +292,10 @@ struct Ops {
     return _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   }
   SPECULA_BLOCKS_OP Floats bytes(const std::byte* at) {
-    return to_floats(
-        _mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+    return to_floats(_mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
   }
   SPECULA_BLOCKS_OP Floats signed_bytes(const std::byte* at) {
-    return to_floats(
-        _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+    return to_floats(_mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
   }
 };
 

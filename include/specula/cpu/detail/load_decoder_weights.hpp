@@ -180,9 +180,9 @@ struct FileWeights {
     return tokens;
   }
 
-  /// As asked. Else blocks as they are, where products have them; BF16, and blocks of other types, as bfloat16, which
-  /// loses less than few bits lost before; F32 and F16 in the compute type. Without products of blocks all of a block's
-  /// bits are kept.
+  /// As asked. Else blocks as they are, where products have them; BF16, and blocks of other types, as
+  /// bfloat16, which loses less than few bits lost before; F32 and F16 in the compute type. Without products
+  /// of blocks all of a block's bits are kept.
   StoredType stored(const TensorInfo& tensor) const {
     constexpr bool kBlocks = std::is_same_v<Real, float>;
     const bool groups = tensor.dtype == Dtype::i8;
@@ -228,11 +228,12 @@ struct FileWeights {
 
   /// Of a matrix in memory.
   static std::size_t stored_bytes(const TensorInfo& tensor, const StoredType& as) {
-    const auto rows = static_cast<std::size_t>(tensor.shape[0]), cols = static_cast<std::size_t>(tensor.shape[1]);
+    const auto rows = static_cast<std::size_t>(tensor.shape[0]),
+               cols = static_cast<std::size_t>(tensor.shape[1]);
     if (as.type == WeightType::blocks)
       return round_up(rows, std::size_t{kPanel}) / kPanel *
-             static_cast<std::size_t>(BlockLayout(format_of(as.blocks)).panel_bytes(
-                 static_cast<std::ptrdiff_t>(Int8Groups::count(cols))));
+             static_cast<std::size_t>(BlockLayout(format_of(as.blocks))
+                                          .panel_bytes(static_cast<std::ptrdiff_t>(Int8Groups::count(cols))));
     return rows * cols * (as.type == WeightType::bf16 ? 2 : sizeof(Real));
   }
 
@@ -256,8 +257,9 @@ struct FileWeights {
     if (available && needed > *available)
       throw std::runtime_error(files.source() + ": its weights take " + gigabytes(needed) +
                                " in memory, of which " + gigabytes(*available) + " are free" +
-                               (expanded.empty() ? std::string("; a file with fewer bits takes less")
-                                                 : ": " + expanded + " is expanded; as Q4_K or Q4_0 it is not"));
+                               (expanded.empty()
+                                    ? std::string("; a file with fewer bits takes less")
+                                    : ": " + expanded + " is expanded; as Q4_K or Q4_0 it is not"));
   }
 
   template <class Take>
@@ -286,8 +288,10 @@ struct RandomWeights {
   StoredType stored(const std::string&, std::int32_t, std::int32_t) const { return {type}; }
 
   template <class Matrix>
-  void fill(const std::string& name, std::int32_t count, std::int32_t cols, Matrix& matrix, std::int32_t first) {
-    rows(name, {count, cols}, [&](std::int32_t r, std::span<const float> row) { matrix.set_row(first + r, row); });
+  void fill(const std::string& name, std::int32_t count, std::int32_t cols, Matrix& matrix,
+            std::int32_t first) {
+    rows(name, {count, cols},
+         [&](std::int32_t r, std::span<const float> row) { matrix.set_row(first + r, row); });
   }
   template <class Take>
   void rows(const std::string&, std::initializer_list<std::int64_t> shape, Take take) {

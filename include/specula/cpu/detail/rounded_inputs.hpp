@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Inputs of products with weights in blocks, rounded to integers: a step for each group of 32 columns, 16 or 8
-// bits.
+// Inputs of products with weights in blocks, rounded to integers: a step for each group of 32 columns, 16 or
+// 8 bits.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,8 @@ class RoundedInputs {
   RoundedInputs() = default;
   /// Room for `columns` inputs of `depth` values.
   RoundedInputs(std::int32_t columns, std::int32_t depth) {
-    const std::size_t all = static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, kGroup) / kGroup);
+    const std::size_t all =
+        static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, kGroup) / kGroup);
     pairs_.resize(all * kPairs);
     bytes_.resize(all * kPairs / 2);
     step_.resize(all), total_.resize(all);
@@ -49,8 +50,8 @@ class RoundedInputs {
 
   /// Rounds `columns` inputs of `depth` values, ldx apart, for products that take up to `most` at once, as
   /// for_column_groups() divides them.
-  void round(Isa isa, bool to_bytes, const float* x, std::ptrdiff_t ldx, std::int32_t depth, std::int32_t columns,
-             std::int32_t most) {
+  void round(Isa isa, bool to_bytes, const float* x, std::ptrdiff_t ldx, std::int32_t depth,
+             std::int32_t columns, std::int32_t most) {
     groups_ = round_up(depth, kGroup) / kGroup;
     for_column_groups(columns, most, [&](std::int32_t first, std::int32_t n) {
       for (std::int32_t c = 0; c < n; ++c)
@@ -62,7 +63,8 @@ class RoundedInputs {
             from = padded;
           }
           const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(groups_) +
-                                 static_cast<std::size_t>(g) * static_cast<std::size_t>(n) + static_cast<std::size_t>(c);
+                                 static_cast<std::size_t>(g) * static_cast<std::size_t>(n) +
+                                 static_cast<std::size_t>(c);
           std::int32_t sums[2];
           step_[at] = round_group(isa, from, to_bytes ? 127.0f : 32512.0f, pairs_.data() + at * kPairs, sums);
           total_[at] = step_[at] * static_cast<float>(sums[0] + sums[1]);
@@ -76,8 +78,8 @@ class RoundedInputs {
   /// Those from `first` on, which for_column_groups() gave.
   RoundedColumns columns(std::int32_t first) const {
     const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(groups_);
-    return {pairs_.data() + at * kPairs, bytes_.data() + at * kPairs / 2, step_.data() + at, total_.data() + at,
-            minus_.data() + at * 3};
+    return {pairs_.data() + at * kPairs, bytes_.data() + at * kPairs / 2, step_.data() + at,
+            total_.data() + at, minus_.data() + at * 3};
   }
 
  private:
@@ -88,7 +90,8 @@ class RoundedInputs {
 #endif
     static_cast<void>(isa);
     std::int32_t largest = 0;  // of the bits, so that NaN is the largest of all
-    for (int i = 0; i < kGroup; ++i) largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
+    for (int i = 0; i < kGroup; ++i)
+      largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
     const Step step = step_of(largest, top);
     std::int32_t rounded[kGroup];
     for (int i = 0; i < kGroup; ++i)
@@ -97,7 +100,8 @@ class RoundedInputs {
     for (int i = 0; i < kGroup; ++i) sums[i / (kGroup / 2)] += rounded[i];
     for (int p = 0; p < kPairs; ++p) {
       const std::int32_t* const first = rounded + p / 4 * 8 + p % 4;
-      pairs[p] = (static_cast<std::uint32_t>(first[0]) & 0xffffu) | static_cast<std::uint32_t>(first[4]) << 16;
+      pairs[p] = (static_cast<std::uint32_t>(first[0]) & 0xffffu) | static_cast<std::uint32_t>(first[4])
+                                                                        << 16;
     }
     return step.value;
   }
@@ -113,7 +117,8 @@ class RoundedInputs {
   }
 
 #if SPECULA_X86
-  [[gnu::target("avx2,fma")]] static float avx2(const float* x, float top, std::uint32_t* pairs, std::int32_t* sums) {
+  [[gnu::target("avx2,fma")]] static float avx2(const float* x, float top, std::uint32_t* pairs,
+                                                std::int32_t* sums) {
     const simd::WideRegisters used;
     __m256i largest = _mm256_setzero_si256(), values[4], rounded[4];
     SPECULA_UNROLL_LANES for (int j = 0; j < 4; ++j) {
@@ -127,9 +132,12 @@ class RoundedInputs {
     const __m256 inverse = _mm256_set1_ps(step.inverse);
     const __m256i zeros = _mm256_set1_epi32(step.inverse > 0 ? -1 : 0);
     SPECULA_UNROLL_LANES for (int j = 0; j < 4; ++j) {
-      rounded[j] = _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(values[j]), inverse)), zeros);
-      const __m128i first = _mm256_castsi256_si128(rounded[j]), second = _mm256_extracti128_si256(rounded[j], 1);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(pairs + 4 * j), _mm_blend_epi16(first, _mm_slli_epi32(second, 16), 0xaa));
+      rounded[j] =
+          _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(values[j]), inverse)), zeros);
+      const __m128i first = _mm256_castsi256_si128(rounded[j]),
+                    second = _mm256_extracti128_si256(rounded[j], 1);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(pairs + 4 * j),
+                       _mm_blend_epi16(first, _mm_slli_epi32(second, 16), 0xaa));
     }
     SPECULA_UNROLL_LANES for (int half = 0; half < 2; ++half) {
       const __m256i both = _mm256_add_epi32(rounded[2 * half], rounded[2 * half + 1]);
@@ -145,8 +153,10 @@ class RoundedInputs {
   static void as_bytes(const std::uint32_t* pairs, std::uint32_t* bytes) {
     for (int j = 0; j < 4; ++j)
       for (int f = 0; f < 2; ++f) {
-        const std::uint32_t even = pairs[4 * j + f], odd = pairs[4 * j + f + 2];  // columns f, f + 4; f + 2, f + 6
-        bytes[2 * j + f] = (even & 0xffu) | (odd & 0xffu) << 8 | (even >> 16 & 0xffu) << 16 | (odd >> 16 & 0xffu) << 24;
+        const std::uint32_t even = pairs[4 * j + f],
+                            odd = pairs[4 * j + f + 2];  // columns f, f + 4; f + 2, f + 6
+        bytes[2 * j + f] =
+            (even & 0xffu) | (odd & 0xffu) << 8 | (even >> 16 & 0xffu) << 16 | (odd >> 16 & 0xffu) << 24;
       }
   }
 

@@ -52,8 +52,8 @@ struct Worker {
 template <class Real>
 class TeamProduct {
  public:
-  /// `most_cols`: of the widest matrix; `bytes`: of all, where each pass reads all; `block_cols`: of the widest
-  /// matrix with blocks.
+  /// `most_cols`: of the widest matrix; `bytes`: of all, where each pass reads all; `block_cols`: of the
+  /// widest matrix with blocks.
   TeamProduct(const DecoderOptions& options, std::int32_t most_cols, std::size_t bytes = 0,
               std::int32_t block_cols = 0)
       : isa_(options.isa),
@@ -95,9 +95,10 @@ class TeamProduct {
         if constexpr (std::is_same_v<Real, float>) {
           RoundedInputs& integers = integers_[static_cast<std::size_t>(thread)];
           if (!std::exchange(rounded, true))
-            integers.round(isa_, to_bytes_, io.x, io.ldx, matrix.cols(), last - first, block_columns(block_isa_));
-          block_product(block_isa_, of, {count, round_up(matrix.cols(), kGroup) / kGroup}, to_bytes_, integers, io.y,
-                        io.ldy, last - first);
+            integers.round(isa_, to_bytes_, io.x, io.ldx, matrix.cols(), last - first,
+                           block_columns(block_isa_));
+          block_product(block_isa_, of, {count, round_up(matrix.cols(), kGroup) / kGroup}, to_bytes_,
+                        integers, io.y, io.ldy, last - first);
         }
       } else if constexpr (std::is_same_v<decltype(of), Bf16Panels> && std::is_same_v<Real, float>) {
         if (rounded_.empty())
