@@ -48,15 +48,15 @@ struct BlockTiles {
   template <int N>
   static void run(const std::byte* a, std::ptrdiff_t panel, BlockShape shape, RoundedColumns in, float* y,
                   std::ptrdiff_t ldy) {
-    constexpr int kMost = Ops::strips(N), kStep = kMost / Ops::kStrips;
+    constexpr int kPanels = Ops::panels(N);
     std::int32_t v = 0;
-    for (; v + kStep <= shape.panels; v += kStep)
-      Kernels::template block<type, bytes, kMost, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel,
-                                                     ldy);
-    if constexpr (kStep > 1)
+    for (; v + kPanels <= shape.panels; v += kPanels)
+      Kernels::template block<type, bytes, kPanels, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel,
+                                                       ldy);
+    if constexpr (kPanels > 1)
       for (; v < shape.panels; ++v)
-        Kernels::template block<type, bytes, Ops::kStrips, N>(a + v * panel, panel, shape.groups, in,
-                                                              y + v * kPanel, ldy);
+        Kernels::template block<type, bytes, 1, N>(a + v * panel, panel, shape.groups, in, y + v * kPanel,
+                                                   ldy);
   }
 
   template <int... N>

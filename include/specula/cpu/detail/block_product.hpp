@@ -37,7 +37,7 @@ inline BlockIsa block_isa(Isa isa, bool vnni = true) {
 
 /// Inputs that a register block takes at most: what RoundedInputs::round() must divide by.
 constexpr std::int32_t block_columns(BlockIsa isa) {
-  return isa == BlockIsa::avx512_vnni ? 8 : isa == BlockIsa::portable ? 4 : 6;
+  return isa == BlockIsa::portable ? 4 : isa == BlockIsa::avx_vnni ? 6 : 8;
 }
 
 /// What a product is of: 16 panels outputs, `groups` groups of 32 inputs.

@@ -44,9 +44,9 @@ struct Ops {
   typedef std::int16_t Shorts __attribute__((vector_size(16)));
   typedef std::uint16_t Halves __attribute__((vector_size(16)));
   struct Used {};
-  static constexpr int kLanes = 4, kStrips = 4, kSums = 4;
+  static constexpr int kLanes = 4, kStrips = 4, kTogether = 1, kSums = 4;
   static constexpr bool kBytes = false, kBytesApart = false;
-  static constexpr int strips(int) { return 4; }
+  static constexpr int panels(int) { return 1; }
 
   SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
     Ints out;
@@ -138,10 +138,9 @@ struct Ops {
   using Ints = __m256i;
   using Floats = __m256;
   using Used = simd::WideRegisters;
-  static constexpr int kLanes = 8, kStrips = 2, kSums = 4;
-  static constexpr bool kBytes = true;
-  static constexpr bool kBytesApart = true;  // their sums have 16 bits at first
-  static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
+  static constexpr int kLanes = 8, kStrips = 2, kTogether = 1, kSums = 4;
+  static constexpr bool kBytes = true, kBytesApart = true;  // their sums have 16 bits at first
+  static constexpr int panels(int) { return 1; }
 
   SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
     return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at));
@@ -219,6 +218,8 @@ namespace blocks_avx_vnni {
 
 struct Ops : blocks_avx2::Ops {
   static constexpr bool kBytesApart = false;
+  static constexpr int kTogether = 2;  // a sum takes five cycles, and two start in each
+  static constexpr int panels(int columns) { return columns <= 2 ? 2 : 1; }
 
   SPECULA_BLOCKS_OP Ints dot(Ints sum, Ints w, Ints x) { return _mm256_dpwssd_avx_epi32(sum, w, x); }
   SPECULA_BLOCKS_OP Ints dot_bytes(Ints sum, Ints w, Ints x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
@@ -241,9 +242,10 @@ struct Ops {
   using Ints = __m512i;
   using Floats = __m512;
   using Used = simd::WideRegisters;
-  static constexpr int kLanes = 16, kStrips = 1, kSums = 12;
+  static constexpr int kLanes = 16, kStrips = 1, kTogether = 4, kSums = 12;
   static constexpr bool kBytes = true, kBytesApart = false;
-  static constexpr int strips(int columns) { return columns <= 3 ? 4 : columns == 4 ? 3 : 2; }
+  /// At least ten chains of sums, as two of five cycles start in each.
+  static constexpr int panels(int columns) { return columns <= 3 ? 4 : columns == 4 ? 3 : 2; }
   // The unmasked forms of some instructions warn of an uninitialised variable in g++ 12.
   static constexpr __mmask16 kAll = 0xffff;
   static constexpr __mmask32 kAll16 = 0xffffffffu;
