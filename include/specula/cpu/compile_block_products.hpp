@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it; the
-// target specula::cpu compiles it beside that.
+// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it, unless
+// SPECULA_BLOCK_PRODUCTS_APART is defined: the target specula::cpu compiles it in a file of its own.
 #pragma once
 
 #include <algorithm>

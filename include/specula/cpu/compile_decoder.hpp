@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "specula/cpu/compile_block_products.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/decoder_exits.hpp"
@@ -15,6 +14,10 @@
 #include "specula/cpu/detail/decoder_slots.hpp"
 #include "specula/cpu/detail/load_decoder_weights.hpp"
 #include "specula/cpu/load_options.hpp"
+
+#ifndef SPECULA_BLOCK_PRODUCTS_APART
+#include "specula/cpu/compile_block_products.hpp"
+#endif
 
 namespace specula::cpu {
 
