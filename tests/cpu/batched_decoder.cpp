@@ -164,6 +164,7 @@ TEST_CASE("several texts in a pass have the rows that each has alone") {
   play<float>(WeightType::full, 5, {.capacity = 300, .max_nodes = 12, .threads = 3}, 3, 20);
   play<float>(WeightType::bf16, 4, {.capacity = 300, .max_nodes = 12, .threads = 2, .cache = CacheType::half},
               7, 20);
+  play<float>(WeightType::blocks, 4, {.capacity = 300, .max_nodes = 12, .threads = 2}, 9, 20);
 }
 UNTHREADED_TEST_CASE(
     "several texts in a pass have the rows that each has alone: in double, on any instructions") {
@@ -172,9 +173,15 @@ UNTHREADED_TEST_CASE(
   play<float>(WeightType::bf16, 40, {.capacity = 160, .max_nodes = 12}, 6,
               4);  // more columns than a pass has
   for (const Isa isa : {Isa::portable, Isa::avx2})
-    if (supported(isa))
+    if (supported(isa)) {
       play<float>(WeightType::full, 4,
                   {.capacity = 160, .max_nodes = 12, .isa = isa, .cache = CacheType::half}, 8, 15);
+      play<float>(WeightType::blocks, 3, {.capacity = 160, .max_nodes = 12, .isa = isa}, 10, 10);
+      play<float>(WeightType::blocks, 3,
+                  {.capacity = 160, .max_nodes = 12, .isa = isa, .inputs = Inputs::int8, .vnni = false}, 11,
+                  10);
+    }
+  play<float>(WeightType::blocks, 40, {.capacity = 160, .max_nodes = 12, .inputs = Inputs::int8}, 12, 4);
 }
 
 UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {

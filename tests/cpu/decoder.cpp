@@ -100,11 +100,18 @@ std::vector<NodeId> path_to(const std::vector<NodeId>& parents, NodeId node) {
   return path;
 }
 
-/// The types of keys and values that a model in Real may have.
+/// Types of weights, and of keys and values, that a model in Real may have.
+struct Stored {
+  WeightType weights;
+  CacheType cache;
+};
 template <class Real>
-std::vector<CacheType> caches() {
-  if constexpr (std::is_same_v<Real, float>) return {CacheType::full, CacheType::half};
-  return {CacheType::full};
+std::vector<Stored> kinds_of_storage() {
+  if constexpr (std::is_same_v<Real, float>)
+    return {{WeightType::bf16, CacheType::full},
+            {WeightType::bf16, CacheType::half},
+            {WeightType::blocks, CacheType::half}};
+  return {{WeightType::bf16, CacheType::full}};
 }
 
 template <class Real>
@@ -181,10 +188,12 @@ UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and bo
 
 UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
   for (const auto& shape : shapes())
-    for (const CacheType cache : caches<Real>()) {
+    for (const Stored& stored : kinds_of_storage<Real>()) {
+      const CacheType cache = stored.cache;
       CAPTURE(shape.name);
       CAPTURE(static_cast<int>(cache));
-      const auto weights = weights_of<Real>(shape);
+      CAPTURE(static_cast<int>(stored.weights));
+      const auto weights = weights_of<Real>(shape, stored.weights);
       Random random(3);
       for (const std::int32_t nodes : {1, 2, 5, 8, 9, 23, 64}) {
         const auto context = random_tokens(random, random.below(40), shape.config.vocab_size);
@@ -208,10 +217,11 @@ UNTHREADED_TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", R
 
 UNTHREADED_TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   const auto shape = shapes()[0];
-  const auto weights = weights_of<Real>(shape);
   Random random(4);
   for (int round = 0; round < 10; ++round)
-    for (const CacheType cache : caches<Real>()) {
+    for (const Stored& stored : kinds_of_storage<Real>()) {
+      const CacheType cache = stored.cache;
+      const auto weights = weights_of<Real>(shape, stored.weights);
       const auto context = random_tokens(random, 10, shape.config.vocab_size),
                  tokens = random_tokens(random, 30, shape.config.vocab_size);
       const auto parents = random_tree(random, 30);
@@ -235,10 +245,12 @@ UNTHREADED_TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, d
 UNTHREADED_TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state of a new model",
                               Real, float, double) {
   for (const auto& shape : shapes())
-    for (const CacheType cache : caches<Real>()) {
+    for (const Stored& stored : kinds_of_storage<Real>()) {
+      const CacheType cache = stored.cache;
       CAPTURE(shape.name);
       CAPTURE(static_cast<int>(cache));
-      const auto weights = weights_of<Real>(shape);
+      CAPTURE(static_cast<int>(stored.weights));
+      const auto weights = weights_of<Real>(shape, stored.weights);
       const std::int32_t vocab = shape.config.vocab_size;
       Random random(5);
       Decoder<Real> model(weights, {.capacity = 200, .max_nodes = 24, .prefill_chunk = 20, .cache = cache});
@@ -289,10 +301,11 @@ UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any i
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
   for (const float scores : {specula_test::kRandom, specula_test::kPeaked}) {
     shape.scores = scores;
-    const auto weights = weights_of<Real>(shape);
     for (const Isa isa : {Isa::portable, Isa::avx2, best_isa()})
-      for (const CacheType cache : caches<Real>()) {
+      for (const Stored& stored : kinds_of_storage<Real>()) {
         if (!supported(isa)) continue;
+        const CacheType cache = stored.cache;
+        const auto weights = weights_of<Real>(shape, stored.weights);
         const auto expected = one_by_one(weights, tokens, {.isa = isa, .cache = cache});
         for (const std::int32_t chunk : {1, 7, 16, 33, 64, 128}) {
           Decoder<Real> model(weights, {.capacity = 128, .prefill_chunk = chunk, .isa = isa, .cache = cache});
@@ -307,8 +320,9 @@ UNTHREADED_TEST_CASE_TEMPLATE("prefill gives the bits of single tokens, on any i
 
 TEST_CASE("the bits do not depend on the number of threads") {
   for (const auto& shape : shapes())
-    for (const CacheType cache : caches<float>()) {
-      const auto weights = weights_of<float>(shape);
+    for (const Stored& stored : kinds_of_storage<float>()) {
+      const CacheType cache = stored.cache;
+      const auto weights = weights_of<float>(shape, stored.weights);
       Random random(8);
       const auto context = random_tokens(random, 20, shape.config.vocab_size),
                  tokens = random_tokens(random, 17, shape.config.vocab_size);
@@ -354,14 +368,16 @@ UNTHREADED_TEST_CASE("half floats as keys and values are near floats, and not th
       CHECK(same<float>(row({}), full));
     }
   }
-  const auto type_of = [](std::optional<CacheType> cache) {
-    Decoder<float> model(weights_of<float>(shapes()[0]), {.capacity = 16, .cache = cache});
+  const auto type_of = [](std::optional<CacheType> cache, WeightType type = WeightType::bf16) {
+    Decoder<float> model(weights_of<float>(shapes()[0], type), {.capacity = 16, .cache = cache});
     CHECK(model.options().cache == model.key_values().cache().type());
     return model.options().cache;
   };
   CHECK(type_of({}) == CacheType::full);
   CHECK(type_of(CacheType::full) == CacheType::full);
   CHECK(type_of(CacheType::half) == CacheType::half);
+  CHECK(type_of({}, WeightType::blocks) == CacheType::half);
+  CHECK(type_of(CacheType::full, WeightType::blocks) == CacheType::full);
 }
 
 UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last token") {

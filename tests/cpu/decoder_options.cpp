@@ -39,6 +39,12 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
   CHECK_THROWS_WITH_AS(checked<double>({.cache = CacheType::half}),
                        "DecoderOptions::cache is half, which takes a model that calculates in float",
                        std::invalid_argument);
+  for (const Inputs inputs : {Inputs::int16, Inputs::int8}) {
+    CHECK_THROWS_WITH_AS(checked<double>({.inputs = inputs}),
+                         "DecoderOptions::inputs are integers, which take a model that calculates in float",
+                         std::invalid_argument);
+    CHECK(checked<float>({.inputs = inputs}).inputs == inputs);
+  }
   CHECK_NOTHROW(checked<double>({.cache = CacheType::full}));
   CHECK(checked<float>({.cache = CacheType::half}).cache == CacheType::half);
   CHECK_FALSE(checked<double>({}).cache);

@@ -109,7 +109,7 @@ TEST_CASE_TEMPLATE("one file of each dtype", Real, float, double) {
   }
 }
 
-TEST_CASE("matrices of 8 bits are bfloat16 in memory") {
+TEST_CASE("matrices of 8 bits stay in blocks; in double, and if asked for, they are bfloat16") {
   // Each matrix as integers and exponents, whose values are those of the F32 file.
   auto stored = tensors("BF16"), meant = stored;
   std::vector<Tensor> all;
@@ -128,7 +128,20 @@ TEST_CASE("matrices of 8 bits are bfloat16 in memory") {
   write_file(directory.path / "model.safetensors", safetensors_bytes(all));
   const auto weights = load_decoder_weights<float>(directory.path);
   check_weights(weights, meant);
-  CHECK(weights.layers[0].mlp.down.type() == WeightType::bf16);
+  const StoredType blocks{WeightType::blocks, GgufId::q8_0};
+  CHECK(weights.layers[0].mlp.down.stored_at(0) == blocks);
+  CHECK(weights.layers[0].attention.qkv.stored_at(15) == blocks);
+  REQUIRE(weights.kept.size() == 1);
+  CHECK(weights.kept[0].type == "I8");
+  CHECK(weights.kept[0].as == WeightType::blocks);
+  CHECK(weights.kept[0].quantized);
+  CHECK(weights.kept[0].tensors == 16);
+  const auto in_double = load_decoder_weights<double>(directory.path);
+  check_weights(in_double, meant);
+  CHECK(in_double.layers[0].mlp.down.type() == WeightType::bf16);
+  const auto as_asked = load_decoder_weights<float>(directory.path, {}, {.stored = WeightType::bf16});
+  check_weights(as_asked, meant);
+  CHECK(as_asked.layers[0].mlp.down.type() == WeightType::bf16);
 
   const auto error_of = [&](const std::vector<Tensor>& changed) {
     write_file(directory.path / "model.safetensors", safetensors_bytes(changed));
@@ -481,7 +494,8 @@ TEST_CASE("biases and norms of queries and keys, beside matrices of 8 bits") {
   write_file(directory.path / "model.safetensors", safetensors_bytes(all));
   const auto weights = load_decoder_weights<float>(directory.path);
   const auto& attention = weights.layers[1].attention;
-  CHECK(attention.qkv.type() == WeightType::bf16);
+  CHECK(attention.qkv.type() == WeightType::full);  // 8 rows in blocks are no whole panel
+  check_matrix(weights.layers[1].attention.qkv, 8, find(all, "model.layers.1.self_attn.k_proj.weight"));
   const auto check = [&](const auto& vector, std::size_t first, const std::string& name) {
     const auto& values = find(all, "model.layers.1.self_attn." + name).values;
     REQUIRE(vector.size() >= first + values.size());

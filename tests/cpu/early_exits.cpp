@@ -44,13 +44,13 @@ DecoderConfig draft_of(std::vector<std::int32_t> exits) {
 }
 
 template <class Real>
-DecoderWeights<Real> weights_of(const DecoderConfig& config) {
-  if (!config.borrows_embedding()) return random_decoder_weights<Real>(config, 7, WeightType::bf16);
+DecoderWeights<Real> weights_of(const DecoderConfig& config, WeightType type = WeightType::bf16) {
+  if (!config.borrows_embedding()) return random_decoder_weights<Real>(config, 7, type);
   DecoderConfig target = config_of({1});
   target.hidden_size = config.target_hidden_size;
   return random_decoder_weights<Real>(
-      config, 7, WeightType::bf16,
-      std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(target, 8)));
+      config, 7, type,
+      std::make_shared<const DecoderWeights<Real>>(random_decoder_weights<Real>(target, 8, type)));
 }
 
 /// The model that ends at an exit, made of the same weights.
@@ -74,10 +74,10 @@ constexpr std::int32_t kNodes = 12;
 template <class Real>
 class Twins {
  public:
-  Twins(const DecoderConfig& config, DecoderOptions options) {
+  Twins(const DecoderConfig& config, DecoderOptions options, WeightType type = WeightType::bf16) {
     options.max_nodes = kNodes;
     options.capacity = 160;
-    const DecoderWeights<Real> weights = weights_of<Real>(config);
+    const DecoderWeights<Real> weights = weights_of<Real>(config, type);
     model = std::make_unique<Decoder<Real>>(std::make_shared<const DecoderWeights<Real>>(weights), options);
     for (std::int32_t exit = 0; exit < model->exits(); ++exit)
       ends_.push_back(std::make_unique<Decoder<Real>>(cut(weights, exit), options));
@@ -145,9 +145,10 @@ class Twins {
 };
 
 template <class Real>
-void play(const DecoderConfig& config, const DecoderOptions& options, std::uint64_t seed, int rounds) {
+void play(const DecoderConfig& config, const DecoderOptions& options, std::uint64_t seed, int rounds,
+          WeightType type = WeightType::bf16) {
   Random random(seed);
-  Twins<Real> twins(config, options);
+  Twins<Real> twins(config, options, type);
   const auto exits = twins.model->exits();
   twins.append(random_tokens(random, 20, config.vocab_size));
   for (int round = 0; round < rounds; ++round) {
@@ -194,11 +195,15 @@ UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there
   play<float>(draft_of({1, 2, 4}), {}, 12, 30);
   play<float>(config_of({1, 3, 4}), {.cache = CacheType::half}, 15, 30);
   play<double>(draft_of({1, 2}), {}, 13, 20);
+  play<float>(with_all_parts(config_of({1, 3, 4})), {}, 16, 30, WeightType::blocks);
+  play<float>(config_of({1, 3}), {.isa = Isa::portable}, 17, 15, WeightType::blocks);
+  play<float>(draft_of({1, 2, 4}), {.inputs = Inputs::int8}, 18, 20, WeightType::blocks);
 }
 
 TEST_CASE("the same bits with threads") {
   play<float>(with_all_parts(config_of({1, 3, 4})), {.threads = 3}, 7, 15);
   play<float>(draft_of({1, 3}), {.threads = 3}, 14, 15);
+  play<float>(config_of({1, 3}), {.threads = 3}, 19, 15, WeightType::blocks);
 }
 
 UNTHREADED_TEST_CASE("any number of tokens that left early can be pending") {
@@ -293,21 +298,23 @@ UNTHREADED_TEST_CASE("bad calls are refused and change nothing") {
 }
 
 UNTHREADED_TEST_CASE("rounds allocate nothing") {
-  Random random(10);
-  Decoder<float> model(
-      std::make_shared<const DecoderWeights<float>>(weights_of<float>(config_of({1, 2, 3}))));
-  model.append(random_tokens(random, 40, 53));
-  const Token token = 1;
-  const NodeId root = kNoParent, first = 0;
-  const std::int32_t row = 0;
-  const auto round = [&](bool deep) {
-    model.extend_to_exit({&token, 1}, {&root, 1}, 0);
-    model.extend_to_exit({&token, 1}, {&first, 1}, 0);
-    if (deep) model.resume_to_exit({&row, 1}, 1), model.resume_to_exit({&row, 1}, 2);
-    model.commit({&first, 1});
-  };
-  const specula_test::AllocationCount allocated;
-  for (int i = 0; i < 30; ++i) round(i % 7 == 0);
-  const auto n = allocated.count();
-  CHECK(n == 0);
+  for (const WeightType type : {WeightType::bf16, WeightType::blocks}) {
+    Random random(10);
+    Decoder<float> model(
+        std::make_shared<const DecoderWeights<float>>(weights_of<float>(config_of({1, 2, 3}), type)));
+    model.append(random_tokens(random, 40, 53));
+    const Token token = 1;
+    const NodeId root = kNoParent, first = 0;
+    const std::int32_t row = 0;
+    const auto round = [&](bool deep) {
+      model.extend_to_exit({&token, 1}, {&root, 1}, 0);
+      model.extend_to_exit({&token, 1}, {&first, 1}, 0);
+      if (deep) model.resume_to_exit({&row, 1}, 1), model.resume_to_exit({&row, 1}, 2);
+      model.commit({&first, 1});
+    };
+    const specula_test::AllocationCount allocated;
+    for (int i = 0; i < 30; ++i) round(i % 7 == 0);
+    const auto n = allocated.count();
+    CHECK(n == 0);
+  }
 }

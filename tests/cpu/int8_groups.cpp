@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <specula/cpu/gguf_blocks.hpp>
 
 namespace {
 
@@ -118,4 +121,30 @@ TEST_CASE("bfloat16 holds every weight") {
       std::memcpy(&bits, weight.data(), 4);
       CHECK((bits & 0xffffu) == 0);
     }
+}
+
+TEST_CASE("as blocks of Q8_0, exact for every number and exponent; a last group is filled with zeros") {
+  std::vector<std::int8_t> numbers, exponents;
+  for (int e = Int8Groups::kMinExponent; e <= Int8Groups::kMaxExponent; ++e) {
+    exponents.push_back(static_cast<std::int8_t>(e));
+    for (int i = 0; i < 32; ++i)
+      numbers.push_back(static_cast<std::int8_t>((e + 24) * 53 % 9 * 28 - 127 + i));
+  }
+  numbers.resize(numbers.size() - 5);
+  std::vector<std::byte> blocks(34 * exponents.size(), std::byte{77});
+  groups_to_blocks(numbers, exponents, blocks);
+  std::vector<float> got(32 * exponents.size()), want(numbers.begin(), numbers.end());
+  expand(GgufId::q8_0, blocks.data(), got);
+  scale_groups(want, exponents);
+  want.resize(got.size());
+  CHECK(got == want);
+  exponents[3] = 16;
+  CHECK_THROWS_WITH_AS(groups_to_blocks(numbers, exponents, blocks),
+                       "group 3: exponent 16, must be in [-24, 15]", std::runtime_error);
+  exponents[3] = -25;
+  CHECK_THROWS_WITH_AS(groups_to_blocks(numbers, exponents, blocks),
+                       "group 3: exponent -25, must be in [-24, 15]", std::runtime_error);
+  exponents[3] = 0, numbers[70] = -128;
+  CHECK_THROWS_WITH_AS(groups_to_blocks(numbers, exponents, blocks),
+                       "column 70: -128, must be in [-127, 127]", std::runtime_error);
 }

@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -66,6 +68,61 @@ TEST_CASE("integers: token ids, which are no weights") {
   const std::int64_t shape[] = {3};
   CHECK_THROWS_WITH_AS(files.weight("ids", shape), doctest::Contains("dtype I32 is not supported"),
                        std::runtime_error);
+}
+
+TEST_CASE("matrices of 8 bits as blocks of Q8_0, the last group filled with zeros") {
+  using specula::cpu::GgufId;
+  const specula_test::TemporaryDirectory folder("blocks");
+  const std::int64_t shape[] = {3, 70};
+  specula_test::Tensor matrix{"m", "I8", {3, 70}, {}}, exponents{"m.exponents", "I8", {3, 3}, {}};
+  for (int i = 0; i < 210; ++i) matrix.values.push_back(static_cast<float>(i * 37 % 255 - 127));
+  exponents.values = {-24, 15, 0, -14, -15, 3, -6, -5, 1};
+  const auto write = [&] {
+    specula_test::write_file(
+        folder.path / "model.safetensors",
+        specula_test::safetensors_bytes(std::vector<specula_test::Tensor>{matrix, exponents}));
+  };
+  write();
+  specula::cpu::TensorFiles files(folder.path);
+  const auto& tensor = files.weight("m", shape);
+  CHECK(files.gguf_type(tensor) == ~std::uint32_t{0});
+  std::vector<std::vector<float>> want, got;
+  files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
+    want.emplace_back(row.begin(), row.end()).resize(96);
+  });
+  files.blocks(tensor, [&](std::int64_t r, const std::byte* row) {
+    CHECK(r == static_cast<std::int64_t>(got.size()));
+    specula::cpu::expand(GgufId::q8_0, row, got.emplace_back(96));
+  });
+  CHECK(got == want);
+  CHECK(got[0][69] == matrix.values[69]);
+
+  const auto error = [&] {
+    write();
+    specula::cpu::TensorFiles broken(folder.path);
+    std::string texts[2];
+    for (const bool blocks : {false, true}) {
+      try {
+        const auto take = [](std::int64_t, const auto&) {};
+        blocks ? broken.blocks(broken.weight("m", shape), take)
+               : broken.rows(broken.weight("m", shape), take);
+      } catch (const std::runtime_error& thrown) {
+        texts[blocks] =
+            std::string(thrown.what()).substr((folder.path / "model.safetensors").string().size());
+      }
+    }
+    CHECK(texts[0] == texts[1]);
+    return texts[1];
+  };
+  CHECK(error().empty());
+  for (const float bad : {-25.0f, 16.0f}) {
+    exponents.values[7] = bad;
+    CHECK(error() == ": tensor 'm': row 2, group 1: exponent " + std::to_string(static_cast<int>(bad)) +
+                         ", must be in [-24, 15]");
+  }
+  exponents.values[7] = 0;
+  matrix.values[139] = -128;
+  CHECK(error() == ": tensor 'm': row 1, column 69: -128, must be in [-127, 127]");
 }
 
 TEST_CASE("errors name the fault of an index") {

@@ -177,6 +177,28 @@ TEST_CASE_TEMPLATE("a product is one chain of multiply-adds, also of a prompt's 
       }
 }
 
+TEST_CASE_TEMPLATE("a product of no columns is 0, or what was there", Real, float, double) {
+  specula_test::Random random(17);
+  for (const Isa isa : machine_isas())
+    for (const std::int32_t n : {1, 3, 24}) {
+      const Case<Real> c(40, 5, n, WeightType::full, random);
+      std::vector<std::uint16_t> halves(40 * 16, 0x3c00);
+      const auto is_all = [&](auto panels, Real value, bool accumulate) {
+        std::vector<Real> y(static_cast<std::size_t>(n * 48), Real(5));
+        detail::panel_product(isa, panels, 3, 0, Columns<Real>{c.x.data(), c.ldx(), y.data(), 48}, n,
+                              accumulate);
+        return y == std::vector<Real>(y.size(), value);
+      };
+      CAPTURE(static_cast<int>(isa));
+      for (const bool accumulate : {false, true}) {
+        const Real value = accumulate ? Real(5) : Real(0);
+        CHECK(is_all(c.matrix.real_panels(0), value, accumulate));
+        if constexpr (std::is_same_v<Real, float>)
+          CHECK(is_all(detail::HalfPanels{halves.data(), 80}, value, accumulate));
+      }
+    }
+}
+
 /// Panels of half floats, among them subnormal ones, and inputs.
 struct HalfCase {
   std::int32_t panels, depth, columns;

@@ -77,13 +77,15 @@ template <class Tiles, class Panels, class Real>
 inline void expanded_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                              std::int32_t columns, bool accumulate) {
   Real block[kExpanded * kPanel];
-  for (std::int32_t v = 0; v < panels; ++v, a.w += a.panel, io.y += kPanel)
-    for (std::int32_t k = 0; k < depth; k += kExpanded) {
+  for (std::int32_t v = 0; v < panels; ++v, a.w += a.panel, io.y += kPanel) {
+    std::int32_t k = 0;
+    do {  // of no columns, sums are written, too
       const std::int32_t count = std::min(kExpanded, depth - k);
       Tiles::expand(from_column(a, k), count, block);
       panel_product<Tiles>(RealPanels<Real>{block, 0, kPanel}, 1, count,
                            Columns<Real>{io.x + k, io.ldx, io.y, io.ldy}, columns, accumulate || k > 0);
-    }
+    } while ((k += kExpanded) < depth);
+  }
 }
 
 /// In Eigen's packets. Many inputs share a conversion, and half floats are always converted first.
