@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it; the
-// target specula::cpu compiles it beside that.
+// Compiles the products of weights in blocks: some 20 s of one core. compile_decoder.hpp includes it.
 #pragma once
 
 #include <algorithm>
