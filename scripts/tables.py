@@ -229,6 +229,120 @@ def best(rows, of):
     return max(map(of, rows))
 
 
+# ---- weights in blocks (scripts/blocks)
+
+SETS = {"avx2": "AVX2", "avx-vnni": "AVX-VNNI", "avx512": "AVX512-VNNI"}
+CONTEXT = 2048  # tokens of the table of memory
+SETTINGS = {"blocks": "blocks", "bf16": "bfloat16", "full": "floats", "half": "half floats", "int16": "16 bits", "int8": "8 bits"}
+
+
+def blocks(part):
+    data = load("blocks")
+    if part not in data:
+        raise Missing("blocks")
+    return data, data[part]
+
+
+def blocks_source(page, data, words):
+    link = os.path.relpath(folder / "blocks.json", (root / page).parent)
+    return ["", f"{words}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})." + runs.footnote(data)]
+
+
+def turns(data):
+    return f"medians of {data['repeat']} turns" if data["repeat"] > 1 else "one turn, no median"
+
+
+@named(TABLES, "blocks: passes")
+def blocks_passes(page):
+    """T(n) of both engines on each instruction set, and over llama.cpp's T(1)."""
+    data, found = blocks("passes")
+    out, shown = [], (1, 2, 4, 8)
+    for x in found:
+        for engine, ms in x["ms"].items():
+            out.append([x["model"], SETS[x["isa"]], engine] + [f"{ms[n - 1]:.1f} ({ms[n - 1] / x['ms']['llama.cpp'][0]:.2f})" if n <= len(ms) else "" for n in shown])
+    after = list(dict.fromkeys(x["prompt_tokens"] for x in found))
+    return table(["model", "instructions", "engine", *(f"T({n}), ms" for n in shown)], out) + blocks_source(
+        page, data, f"In brackets: over llama.cpp's T(1) of the same instructions. After {' or '.join(map(str, after))} tokens, 1 thread, {turns(data)} in which the engines alternate; "
+        f"specula with its defaults for blocks, {found[0]['engine']} built for the same instructions")
+
+
+@named(TABLES, "blocks: memory")
+def blocks_memory(page):
+    data, found = blocks("memory")
+    out = []
+    for x in found:
+        peak, loads = ("computed", "") if x["computed"] else (f"{x['peak_bytes'] / 1e6:,.0f} MB", f"{x['load_seconds']:.2f} s")
+        out.append([x["model"], SETTINGS[x["weights"]], SETTINGS[x["cache"]], *(f"{x[key] / 1e6:,.0f} MB" for key in ("file_bytes", "weight_bytes", "cache_bytes")), peak, loads])
+    return table(["model", "weights kept as", "keys and values as", "file", "weights", "keys and values", "process, at most", "loads in"], out) + blocks_source(
+        page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values are computed from the sizes of the tensors; the process, at most, is what Linux "
+        "counts of specula-compare (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
+
+
+@named(TABLES, "blocks: distance")
+def blocks_distance(page):
+    data, found = blocks("distance")
+    out = [[x["engine"], *(SETTINGS.get(x[key], x[key]) if x["engine"] == "specula" else "its own" if key != "weights" else "blocks" for key in ("weights", "inputs", "cache")),
+            f"{x['mean']:.5f}", f"{x['largest']:.4f}", f"{x['same_likeliest']} of {x['rows']}"] for x in found["settings"]]
+    return table(["engine", "weights", "inputs of products", "keys and values", "total variation, mean", "largest", "same likeliest token"], out) + blocks_source(
+        page, data, f"SmolLM2-135M-Instruct, Q4_1; the answers to {len(found['prompts'])} prompts ({', '.join(TITLES[x] for x in found['prompts'])}), "
+        f"{found['settings'][0]['rows']} tokens, 1 thread, {SETS[found['isa']]}")
+
+
+@named(TABLES, "blocks: texts")
+def blocks_texts(page):
+    data, found = blocks("texts")
+    out = []
+    for x in found:
+        plain, own = x["pipelines"][0], x["pipelines"][-1]
+        out.append([SETS[x["isa"]], SETTINGS[x["inputs"]], f"{x['temperature']:g}", f"{own['identical_to_autoregressive']} of {own['prompts']}", f"{own['mat']:.2f}",
+                    *(f"{sum(n for n, _ in p['by_prompt']) / sum(s for _, s in p['by_prompt']):.0f}" for p in (plain, own)), speedup_over_all((plain, own))])
+    of = found[0]["pipelines"]
+    return table(["instructions", "inputs", "temperature", "same text", "MAT", "plain decoding, tokens/s", "with drafts, tokens/s", "speedup"], out) + ["", defined({"pipelines": of})] + blocks_source(
+        page, data, f"SmolLM2-135M-Instruct, Q4_1, `{of[-1]['name']}` with [its drafts]({os.path.relpath(root / 'examples/smollm2/README.md', (root / page).parent)}); "
+        f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, 1 thread, one run")
+
+
+def spread(values, digits=2):
+    low, high = (f"{x:.{digits}f}" for x in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+@named(CLAIMS, ("blocks: T(1) of SmolLM2", "SmolLM2"), ("blocks: T(1) of the others", "random"))
+def blocks_plain(start):
+    """How long a token takes, as a share of llama.cpp's time, over the instruction sets."""
+    return spread([x["ms"]["specula"][0] / x["ms"]["llama.cpp"][0] for x in blocks("passes")[1] if x["model"].startswith(start)])
+
+
+@named(CLAIMS, ("blocks: rise, specula", "specula"), ("blocks: rise, llama.cpp", "llama.cpp"))
+def blocks_rise(engine):
+    """T(4) / T(1) of SmolLM2."""
+    return spread([x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes")[1] if x["model"].startswith("SmolLM2")], 1)
+
+
+@named(CLAIMS, *((f"blocks: {which}", which) for which in ("int16", "int8", "bf16", "llama.cpp")))
+def blocks_apart(which):
+    """The mean total variation of a setting: the first with these words, of the engine or of the inputs or weights."""
+    return f"{next(x for x in blocks('distance')[1]['settings'] if which in (x['engine'], x['inputs'], x['weights']))['mean']:.4f}"
+
+
+@named(CLAIMS, "blocks: texts")
+def blocks_same():
+    """Equal texts over all settings."""
+    of = [x["pipelines"][-1] for x in blocks("texts")[1]]
+    return f"{sum(p['identical_to_autoregressive'] for p in of)} of {sum(p['prompts'] for p in of)}"
+
+
+@named(CLAIMS, ("blocks: memory, 1B", "random"), ("blocks: memory, SmolLM2", "SmolLM2"))
+def blocks_peak(start):
+    return f"{next(x for x in blocks('memory')[1] if x['model'].startswith(start))['peak_bytes'] / 1e6:,.0f} MB"
+
+
+@named(CLAIMS, "blocks: memory, 8B")
+def blocks_8b():
+    x = next(x for x in blocks("memory")[1] if x["computed"])
+    return f"{(x['weight_bytes'] + x['cache_bytes']) / 1e9:.1f} GB"
+
+
 # ---- the papers' figures beside ours, as reported.json lists them
 
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}

@@ -31,7 +31,8 @@ int run(int argc, char** argv) {
   const CLI::Option* const given = app.add_option("--type", type,
                                                   "How matrices of a GGUF file are stored: f32, f16, bf16; "
                                                   "q8_0, q5_1, q5_0, q4_1 or q4_0, which round to "
-                                                  "blocks of 32 numbers of so many bits (4 bits change the "
+                                                  "blocks of 32 numbers of so many bits, as which they are "
+                                                  "kept in memory when the model runs (4 bits change the "
                                                   "model's text); or auto: Q8_0 where that is exact, "
                                                   "else bf16")
                                        ->capture_default_str();

@@ -125,7 +125,8 @@ std::string card_section(const Rounding& rounding, const std::map<std::string, d
   std::string text =
       "\n## Weights at 8 bits\n\nMatrices are stored as whole numbers from -127 to 127 in groups of 32 with "
       "a power of "
-      "two each, and\nexpanded to bfloat16 when they are loaded: the expanded weights are the model. Their "
+      "two each, which\nbfloat16 holds exactly: the rounded weights are the model. In memory they stay at 8 "
+      "bits. Their "
       "rounding error is " +
       fixed(100 * rounding.relative(), 2) + "%\n(root mean square, of the weights' own).\n";
   if (before.empty()) return text;
@@ -136,8 +137,11 @@ std::string card_section(const Rounding& rounding, const std::map<std::string, d
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Stores a model's matrices at 8 bits: integers in groups of 32, each with a power of two.",
-               "specula-quantize"};
+  CLI::App app{
+      "Stores a model's matrices at 8 bits: integers in groups of 32, each with a power of two. They are "
+      "kept "
+      "so in memory when the model runs.",
+      "specula-quantize"};
   Options options;
   app.add_option("model", options.model, "Hugging Face folder of the Llama family")->required();
   app.add_option("output", options.output,
