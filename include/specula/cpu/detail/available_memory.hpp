@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "specula/base/compiler_options.hpp"
+
 #if __has_include(<sys/resource.h>) && __has_include(<unistd.h>)
 #include <sys/resource.h>
 #include <unistd.h>

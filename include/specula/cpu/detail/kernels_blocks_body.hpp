@@ -4,12 +4,13 @@
 // attribute of its functions: a template cannot take that as a parameter, and a function without it cannot
 // inline the instructions.
 //
-//   y[c][r] = sum over groups g, ascending: + minimum(g, r) * total(c, g)
-//                                           + (sum over the group of number(r, k) * x(c, k)) * (scale(g, r) *
-//                                           step(c, g))
+//   y[c][r] = sum over groups g, ascending, of
+//     minimum(g, r) * total(c, g) + (sum over k of number(r, k) * x(c, k)) * (scale(g, r) * step(c, g))
 //
-// The inner sums are integers, each + a fused product: so the bits are the same on every instruction set, for
-// any number of inputs, panels and threads.
+// The sums over k are of integers, and each of the two additions to y is one with its product: so the bits are
+// the same on every instruction set, for any number of inputs, panels and threads.
+
+#include "specula/base/compiler_options.hpp"
 
 #ifdef SPECULA_BLOCKS_TARGET
 
