@@ -245,11 +245,8 @@ def blocks(part):
 
 def blocks_source(page, data, words):
     link = os.path.relpath(folder / "blocks.json", (root / page).parent)
-    return ["", f"{words}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})." + runs.footnote(data)]
-
-
-def turns(data):
-    return f"medians of {data['repeat']} turns" if data["repeat"] > 1 else "one turn, no median"
+    return ["", f"{words}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})." + runs.footnote(data) +
+            (" A trial of the script, with few turns and texts beside other work: no measurement." if data["repeat"] < 3 else "")]
 
 
 @named(TABLES, "blocks: passes")
@@ -262,7 +259,7 @@ def blocks_passes(page):
             out.append([x["model"], SETS[x["isa"]], engine] + [f"{ms[n - 1]:.1f} ({ms[n - 1] / x['ms']['llama.cpp'][0]:.2f})" if n <= len(ms) else "" for n in shown])
     after = list(dict.fromkeys(x["prompt_tokens"] for x in found))
     return table(["model", "instructions", "engine", *(f"T({n}), ms" for n in shown)], out) + blocks_source(
-        page, data, f"In brackets: over llama.cpp's T(1) of the same instructions. After {' or '.join(map(str, after))} tokens, 1 thread, {turns(data)} in which the engines alternate; "
+        page, data, f"In brackets: over llama.cpp's T(1) of the same instructions. After {' or '.join(map(str, after))} tokens, 1 thread, medians of {data['repeat']} turns in which the engines alternate; "
         f"specula with its defaults for blocks, {found[0]['engine']} built for the same instructions")
 
 
@@ -271,11 +268,11 @@ def blocks_memory(page):
     data, found = blocks("memory")
     out = []
     for x in found:
-        peak, loads = ("computed", "") if x["computed"] else (f"{x['peak_bytes'] / 1e6:,.0f} MB", f"{x['load_seconds']:.2f} s")
+        peak, loads = ("not run", "") if x["computed"] else (f"{x['peak_bytes'] / 1e6:,.0f} MB", f"{x['load_seconds']:.2f} s")
         out.append([x["model"], SETTINGS[x["weights"]], SETTINGS[x["cache"]], *(f"{x[key] / 1e6:,.0f} MB" for key in ("file_bytes", "weight_bytes", "cache_bytes")), peak, loads])
     return table(["model", "weights kept as", "keys and values as", "file", "weights", "keys and values", "process, at most", "loads in"], out) + blocks_source(
-        page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values are computed from the sizes of the tensors; the process, at most, is what Linux "
-        "counts of specula-compare (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
+        page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values, and the file that was not run, are computed from the sizes of the tensors; the process, at most, is "
+        "what Linux counts of specula-compare (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
 
 
 @named(TABLES, "blocks: distance")

@@ -128,7 +128,7 @@ TEST_CASE("as blocks of Q8_0, exact for every number and exponent; a last group 
   for (int e = Int8Groups::kMinExponent; e <= Int8Groups::kMaxExponent; ++e) {
     exponents.push_back(static_cast<std::int8_t>(e));
     for (int i = 0; i < 32; ++i)
-      numbers.push_back(static_cast<std::int8_t>((e + 24) * 53 % 9 * 28 - 127 + i));
+      numbers.push_back(static_cast<std::int8_t>((e + 24) * 53 % 9 * 27 - 127 + i));
   }
   numbers.resize(numbers.size() - 5);
   std::vector<std::byte> blocks(34 * exponents.size(), std::byte{77});

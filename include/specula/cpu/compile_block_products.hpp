@@ -117,13 +117,11 @@ void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const R
   }
 }
 
-/// @cond
 template struct BlockProduct<BlockIsa::portable>;
 #if SPECULA_X86
 template struct BlockProduct<BlockIsa::avx2>;
 template struct BlockProduct<BlockIsa::avx_vnni>;
 template struct BlockProduct<BlockIsa::avx512_vnni>;
 #endif
-/// @endcond
 
 }  // namespace specula::cpu::detail
