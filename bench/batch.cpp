@@ -46,7 +46,7 @@ const std::shared_ptr<const cpu::DecoderWeights<float>>& weights_of(bool draft) 
 std::unique_ptr<Model> model_of(bool draft, std::int32_t slots, std::int32_t nodes, std::int32_t capacity) {
   cpu::DecoderOptions options;
   options.slots = slots, options.max_nodes = nodes, options.capacity = capacity + nodes;
-  options.inputs = cpu::has_bf16_products() ? cpu::Inputs::bf16 : cpu::Inputs::full;
+  options.inputs = cpu::bf16_products_pay() ? cpu::Inputs::bf16 : cpu::Inputs::full;
   return std::make_unique<Model>(weights_of(draft), options);
 }
 std::vector<Token> prompt_of(std::int32_t text, std::int32_t tokens) {

@@ -18,7 +18,7 @@ using namespace specula;
 cpu::DecoderOptions options() {
   cpu::DecoderOptions o;
   o.capacity = 1024;
-  o.inputs = cpu::has_bf16_products() ? cpu::Inputs::bf16 : cpu::Inputs::full;
+  o.inputs = cpu::bf16_products_pay() ? cpu::Inputs::bf16 : cpu::Inputs::full;
   return o;
 }
 cpu::Decoder<float> load(const char* name) {

@@ -123,7 +123,7 @@ void generate(const Weights& weights, const Settings& settings, const Ends& ends
   options.capacity = static_cast<std::int32_t>(settings.sizes.longest + settings.sizes.continuation) + 1 +
                      2 * shape.nodes().most;
   options.inputs =
-      specula::cpu::has_bf16_products() ? specula::cpu::Inputs::bf16 : specula::cpu::Inputs::full;
+      specula::cpu::bf16_products_pay() ? specula::cpu::Inputs::bf16 : specula::cpu::Inputs::full;
   specula::cpu::Decoder<float> target(weights, options);
   specula::Speculator run{
       specula::TreeVerifier{target, specula::Sampling{}, settings.params},
