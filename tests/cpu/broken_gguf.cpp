@@ -20,6 +20,7 @@
 
 #include "../../examples/common/gguf_container.hpp"
 #include "random.hpp"
+#include "random_blocks.hpp"
 #include "safetensors_writer.hpp"
 
 namespace {
@@ -53,6 +54,11 @@ struct SmallFile {
       const specula::cpu::GgufType& about = *specula::cpu::find_gguf_type(type);
       std::string tensor(static_cast<std::size_t>(count) / about.block * about.bytes, '\0');
       for (char& byte : tensor) byte = static_cast<char>(random.below(256));
+      if (about.block > 1) {  // whose scales are finite
+        const auto row =
+            random_row(static_cast<specula::cpu::GgufId>(type), static_cast<std::int32_t>(count), random);
+        std::memcpy(tensor.data(), row.data(), tensor.size());
+      }
       names.push_back(name + ".weight");
       out.add(names.back(), type, shape, tensor);
       size += (tensor.size() + 31) / 32 * 32;

@@ -83,11 +83,14 @@ BlockModel mixture() {
           }};
 }
 
-std::vector<BlockModel> models() {
-  std::vector<BlockModel> out;
-  for (const GgufId type : kBlockTypes) out.emplace_back(type);
-  out.push_back(mixture());
-  return out;
+const std::vector<BlockModel>& models() {
+  static const std::vector<BlockModel> all = [] {
+    std::vector<BlockModel> out;
+    for (const GgufId type : kBlockTypes) out.emplace_back(type);
+    out.push_back(mixture());
+    return out;
+  }();
+  return all;
 }
 
 std::vector<Isa> isas() {
@@ -122,23 +125,24 @@ UNTHREADED_TEST_CASE("16 bits of inputs are near the exact model, 8 bits are far
 }
 
 UNTHREADED_TEST_CASE("with or without VNNI: the same bits") {
-  for (const BlockModel& model : models())
+  for (const BlockModel& model : models()) {
+    const Text text(2);
+    const auto weights = model.weights<float>();
     for (const Isa isa : isas())
       for (const Inputs inputs : {Inputs::int16, Inputs::int8}) {
-        const Text text(2);
-        const auto weights = model.weights<float>();
         CAPTURE(static_cast<int>(isa));
         CHECK(rows(weights, text, {.isa = isa, .inputs = inputs, .vnni = true}) ==
               rows(weights, text, {.isa = isa, .inputs = inputs, .vnni = false}));
       }
+  }
 }
 
 UNTHREADED_TEST_CASE("a node of a tree has the bits of its path, token by token") {
-  for (const BlockModel& model : models())
+  for (const BlockModel& model : models()) {
+    const Text text(3, 9);
+    const auto weights = model.weights<float>();
     for (const Isa isa : isas())
       for (const Inputs inputs : {Inputs::int16, Inputs::int8}) {
-        const Text text(3);
-        const auto weights = model.weights<float>();
         const DecoderOptions options{.capacity = 64, .prefill_chunk = 5, .isa = isa, .inputs = inputs};
         const auto all = rows(weights, text, options);
         Decoder<float> single(weights, options);
@@ -163,6 +167,7 @@ UNTHREADED_TEST_CASE("a node of a tree has the bits of its path, token by token"
         CAPTURE(static_cast<int>(inputs));
         CHECK(same);
       }
+  }
 }
 
 TEST_CASE("any number of threads, and texts beside it in a pass: the same bits") {
