@@ -117,7 +117,10 @@ double difference(const std::filesystem::path& folder, GgufType type) {
   const auto file = folder / "model.gguf";
   write_gguf(folder, file, type);
   llama_cpp::Model model(llama_cpp::load(file), exact_options(200));
-  cpu::Decoder<float> own(folder, {.capacity = 200, .inputs = cpu::Inputs::full});
+  // In floats, so that products round nothing.
+  cpu::Decoder<float> own(std::make_shared<const cpu::DecoderWeights<float>>(cpu::load_decoder_weights<float>(
+                              folder, {}, {.stored = cpu::WeightType::full})),
+                          {.capacity = 200, .inputs = cpu::Inputs::full});
   Random random(4);
   std::vector<Token> tokens;
   std::vector<NodeId> parents;

@@ -55,9 +55,16 @@ double difference(const LogitsView& a, const LogitsView& b) {
   return most;
 }
 
+/// Weights whose products round nothing.
+std::shared_ptr<const cpu::DecoderWeights<float>> exact_weights(
+    const std::string& name, std::shared_ptr<const cpu::DecoderWeights<float>> target = {}) {
+  return std::make_shared<const cpu::DecoderWeights<float>>(
+      cpu::load_decoder_weights<float>(std::filesystem::path(SPECULA_MODELS_DIR) / name, std::move(target),
+                                       {.stored = cpu::WeightType::bf16}));
+}
+
 cpu::Decoder<float> cpu_model(const std::string& name, std::int32_t capacity) {
-  return cpu::Decoder<float>(std::filesystem::path(SPECULA_MODELS_DIR) / name,
-                             {.capacity = capacity, .inputs = cpu::Inputs::full});
+  return cpu::Decoder<float>(exact_weights(name), {.capacity = capacity, .inputs = cpu::Inputs::full});
 }
 
 /// The logits after `path` in a new context.
@@ -561,17 +568,13 @@ TEST_CASE("what is added to the weights: no prefix of the context before it is k
 }
 
 TEST_CASE("a draft head proposes the same from libllama's features as from cpu::Decoder's") {
-  const std::filesystem::path models = SPECULA_MODELS_DIR;
   Options options = exact_options(400);
   options.features = true;
   Model target(pack_model("target"), options), plain(pack_model("target"), exact_options(400));
-  const auto weights =
-      std::make_shared<const cpu::DecoderWeights<float>>(cpu::load_decoder_weights<float>(models / "target"));
+  const auto weights = exact_weights("target");
   const cpu::DecoderOptions own_options{.capacity = 400, .inputs = cpu::Inputs::full};
   cpu::Decoder<float> own(weights, own_options);
-  cpu::Decoder<float> head(std::make_shared<const cpu::DecoderWeights<float>>(
-                               cpu::load_decoder_weights<float>(models / "hass", weights)),
-                           own_options);
+  cpu::Decoder<float> head(exact_weights("hass", weights), own_options);
   Random random(8);
   const List prompt = random_tokens(random, 24, target.vocab_size());
   const List want = greedy(plain, prompt, 100);

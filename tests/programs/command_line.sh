@@ -81,9 +81,9 @@ for name in base small s2d bigram; do ln -s "$whole/$name" "$models/$name"; done
 prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain@tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
-expect 2 "inputs is 'half', must be full, bf16 or auto" "$compare" --models "$models" --inputs half --pipelines autoregressive
+expect 2 "inputs is 'half', must be int16, int8, bf16, full or auto" "$compare" --models "$models" --inputs half --pipelines autoregressive
 expect 2 "cache is 'bf16', must be full, half or auto" "$compare" --models "$models" --cache bf16 --pipelines autoregressive
-expect 2 "isa is 'mmx', must be portable, avx2, avx512 or auto" "$compare" --models "$models" --isa mmx --pipelines autoregressive
+expect 2 "isa is 'mmx', must be portable, avx2, avx-vnni, avx512 or auto" "$compare" --models "$models" --isa mmx --pipelines autoregressive
 expect 2 'no prompt' "$generate" --models "$models" --prompt ''
 # Results take the place of old ones in one step, or not at all.
 printf 'old' >"$scratch/old.json"
