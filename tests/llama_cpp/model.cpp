@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <specula/specula.hpp>
@@ -21,6 +22,7 @@
 #include "random.hpp"
 #include "random_trees.hpp"
 #include "specula/cpu/decoder.hpp"
+#include "specula/cpu/decoder_weights.hpp"
 
 using namespace specula;
 using namespace specula_test;
