@@ -59,7 +59,7 @@ rm -r "$tree/build/train"
 # As written: a command that fails or warns leaves no stamp, and one that changes makes it old; words do not.
 small=$scratch/small
 cp -r "$tree" "$small"
-rm "$small/docs/faults.md" "$small"/scripts/{demo,own_draft,random_gguf,stamps/commands}
+rm "$small/docs/faults.md" "$small"/scripts/{blocks,demo,own_draft,random_gguf,stamps/commands}
 rm "$small/scripts/commands" && cp "$root/scripts/commands" "$small/scripts" && sed -i '/^Examples:/,/^"""/{/^  scripts/d}' "$small/scripts/commands"
 small_commands=(env SPECULA_ROOT="$small" python3 "$small/scripts/commands")
 printf '```sh\n%s\n```\n' './scripts/test' 'hf download nothing' 'cat YOURS.jsonl' 'false' 'echo "note: odd"' >"$small/README.md"
