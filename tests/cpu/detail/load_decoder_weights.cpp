@@ -105,8 +105,8 @@ TEST_CASE("a file of each type stays in blocks: its rows, as the file has them, 
       in_memory += layer.attention.qkv.bytes() + layer.attention.output.bytes() + layer.mlp.gate_up.bytes() +
                    layer.mlp.down.bytes();
     CHECK(in_memory == all.bytes);
-    CHECK(cache_type(*weights, Isa::avx2) == CacheType::half);
-    CHECK(cache_type(*weights, Isa::portable) == CacheType::full);  // no instruction converts them
+    CHECK(cache_type(*weights, specula::Isa::avx2) == CacheType::half);
+    CHECK(cache_type(*weights, specula::Isa::portable) == CacheType::full);  // no instruction converts them
   }
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("a model in double expands all blocks exactly") {
     }
     REQUIRE(weights->kept.size() == 1);
     CHECK(weights->kept[0].as == WeightType::full);
-    CHECK(cache_type(*weights, Isa::avx2) == CacheType::full);
+    CHECK(cache_type(*weights, specula::Isa::avx2) == CacheType::full);
   }
 }
 
