@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -376,43 +377,42 @@ constexpr Caches kCaches[] = {{CacheType::full, CacheType::full},
                               {CacheType::half, CacheType::half}};
 
 TEST_CASE("the bits of a draft's rows depend only on tokens and view") {
-  for (const Pair& pair : pairs())
-    for (const Caches caches : kCaches) {
-      CAPTURE(pair.name);
-      const PairWeights weights(pair);
-      Decoder<float> target(weights.target, {.capacity = 128,
-                                             .threads = 2,
-                                             .cache = caches.target,
-                                             .feature_layers = pair.draft.feature_layers});
-      Random random(2);
-      const auto text = random_tokens(random, 40, pair.target.vocab_size);
-      target.append(text);
-      const auto draft_tokens = random_tokens(random, 5, pair.target.vocab_size);
-      const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
-      const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
-        DecoderOptions options{.capacity = 100, .threads = threads, .cache = caches.draft};
-        if (threads == 0) options.team = target.team();
-        Decoder<float> draft(weights.draft, options);
-        if (threads == 0) CHECK((draft.team() == target.team() && draft.options().threads == 2));
-        look(draft, target);
-        for (std::size_t at = 0; at < text.size(); at += piece)
-          draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
-        std::vector<std::vector<float>> out;
-        for (std::size_t i = 0; i < draft_tokens.size(); i += one_by_one ? 1 : draft_tokens.size()) {
-          const std::size_t count = one_by_one ? 1 : draft_tokens.size();
-          const LogitsView view =
-              draft.extend(Tokens(draft_tokens).subspan(i, count), Nodes(chain).subspan(i, count));
-          for (std::int32_t r = 0; r < view.rows; ++r)
-            out.emplace_back(view.row(r).begin(), view.row(r).end());
-        }
-        return out;
-      };
-      const auto expected = rows(1, 40, true);
-      CHECK(rows(1, 40, false) == expected);
-      CHECK(rows(1, 7, false) == expected);
-      CHECK(rows(2, 17, true) == expected);
-      CHECK(rows(0, 17, true) == expected);  // with the target's threads
-    }
+  std::size_t tried = 0;
+  for (const Pair& pair : pairs()) {
+    const Caches caches = kCaches[tried++ % std::size(kCaches)];
+    CAPTURE(pair.name);
+    const PairWeights weights(pair);
+    Decoder<float> target(
+        weights.target,
+        {.capacity = 128, .threads = 2, .cache = caches.target, .feature_layers = pair.draft.feature_layers});
+    Random random(2);
+    const auto text = random_tokens(random, 40, pair.target.vocab_size);
+    target.append(text);
+    const auto draft_tokens = random_tokens(random, 5, pair.target.vocab_size);
+    const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
+    const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
+      DecoderOptions options{.capacity = 100, .threads = threads, .cache = caches.draft};
+      if (threads == 0) options.team = target.team();
+      Decoder<float> draft(weights.draft, options);
+      if (threads == 0) CHECK((draft.team() == target.team() && draft.options().threads == 2));
+      look(draft, target);
+      for (std::size_t at = 0; at < text.size(); at += piece)
+        draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
+      std::vector<std::vector<float>> out;
+      for (std::size_t i = 0; i < draft_tokens.size(); i += one_by_one ? 1 : draft_tokens.size()) {
+        const std::size_t count = one_by_one ? 1 : draft_tokens.size();
+        const LogitsView view =
+            draft.extend(Tokens(draft_tokens).subspan(i, count), Nodes(chain).subspan(i, count));
+        for (std::int32_t r = 0; r < view.rows; ++r) out.emplace_back(view.row(r).begin(), view.row(r).end());
+      }
+      return out;
+    };
+    const auto expected = rows(1, 40, true);
+    CHECK(rows(1, 40, false) == expected);
+    CHECK(rows(1, 7, false) == expected);
+    CHECK(rows(2, 17, true) == expected);
+    CHECK(rows(0, 17, true) == expected);  // with the target's threads
+  }
 }
 
 UNTHREADED_TEST_CASE(

@@ -193,17 +193,17 @@ UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there
   play<double>(with_all_parts(config_of({1, 3})), {}, 5, 20);
   play<float>(config_of({2}), {}, 6, 20);
   play<float>(draft_of({1, 2, 4}), {}, 12, 30);
-  play<float>(config_of({1, 3, 4}), {.cache = CacheType::half}, 15, 30);
+  play<float>(config_of({1, 3, 4}), {.cache = CacheType::half}, 15, 10);
   play<double>(draft_of({1, 2}), {}, 13, 20);
-  play<float>(with_all_parts(config_of({1, 3, 4})), {}, 16, 30, WeightType::blocks);
-  play<float>(config_of({1, 3}), {.isa = Isa::portable}, 17, 15, WeightType::blocks);
-  play<float>(draft_of({1, 2, 4}), {.inputs = Inputs::int8}, 18, 20, WeightType::blocks);
+  play<float>(with_all_parts(config_of({1, 3, 4})), {}, 16, 10, WeightType::blocks);
+  play<float>(config_of({1, 3}), {.isa = Isa::portable}, 17, 6, WeightType::blocks);
+  play<float>(draft_of({1, 2, 4}), {.inputs = Inputs::int8}, 18, 8, WeightType::blocks);
 }
 
 TEST_CASE("the same bits with threads") {
   play<float>(with_all_parts(config_of({1, 3, 4})), {.threads = 3}, 7, 15);
   play<float>(draft_of({1, 3}), {.threads = 3}, 14, 15);
-  play<float>(config_of({1, 3}), {.threads = 3}, 19, 15, WeightType::blocks);
+  play<float>(config_of({1, 3}), {.threads = 3}, 19, 6, WeightType::blocks);
 }
 
 UNTHREADED_TEST_CASE("any number of tokens that left early can be pending") {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -45,9 +46,12 @@ const fs::path kModels = SPECULA_MODELS_DIR,
 
 constexpr std::int64_t kTinyVocab = 604;  // of the sample 600 and an added one; padded
 
-/// The logits after a few tokens.
+/// The logits after a few tokens, of weights in floats: blocks have products of their own.
 std::vector<float> logits(const fs::path& model) {
-  specula::cpu::Decoder<float> decoder(model, {.capacity = 40});
+  specula::cpu::Decoder<float> decoder(
+      std::make_shared<const specula::cpu::DecoderWeights<float>>(
+          specula::cpu::load_decoder_weights<float>(model, {}, {.stored = specula::cpu::WeightType::full})),
+      {.capacity = 40});
   specula_test::Random random(3);
   std::vector<Token> tokens(20);
   for (Token& token : tokens) token = random.below(40);

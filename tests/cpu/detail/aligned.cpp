@@ -34,7 +34,7 @@ TEST_CASE("pieces of an arena follow each other on whole cache lines, are zeros,
     Arena arena;
     first = arena.take<int>(17);
     second = arena.take<int>(1);
-    large = arena.take<int>(8 * kHugePage / sizeof(int));  // more than a chunk: one of its own
+    large = arena.take<int>(33 * kHugePage / sizeof(int));  // more than a chunk: one of its own
   }
   CHECK(behind(first.get(), kHugePage) == 0);
   CHECK(second.get() - first.get() == 32);  // two lines
