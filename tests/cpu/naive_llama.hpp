@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -70,12 +71,18 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
              heads = as_size(config.heads), kv_heads = as_size(config.kv_heads),
              intermediate = as_size(config.intermediate_size);
 
+  std::map<const PanelMatrix<double>*, Vector> expanded;  // rows, which take long to look up number by number
   const auto times = [&](const PanelMatrix<double>& matrix, std::size_t first, std::size_t rows,
                          const Vector& x) {
+    Vector& all = expanded[&matrix];
+    for (std::int32_t r = 0; all.size() < as_size(matrix.rows()) * x.size(); ++r) {
+      all.resize(all.size() + x.size());
+      matrix.get_row(r, all.data() + all.size() - x.size());
+    }
     Vector y(rows);
     for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t k = 0; k < x.size(); ++k)
-        y[r] += matrix.value(static_cast<std::int32_t>(first + r), static_cast<std::int32_t>(k)) * x[k];
+      y[r] = std::inner_product(x.begin(), x.end(),
+                                all.begin() + static_cast<std::ptrdiff_t>((first + r) * x.size()), 0.0);
     return y;
   };
   const auto norm = [&](const Vector& x, const auto& weight) {
