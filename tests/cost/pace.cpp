@@ -51,6 +51,21 @@ TEST_CASE("plain passes are asked for, ever more rarely while they agree, and at
   CHECK(pace.cost(6) == doctest::Approx(1));
 }
 
+TEST_CASE("where passes vary, three that differ say nothing; a machine that has become slow is still seen") {
+  Pace pace;
+  const double others[] = {1.5, 2.2, 1.4, 2.6, 1.6, 1.2};
+  int asked = 0, rounds = 0;
+  pass(pace, 1, 1);
+  for (int i = 0; i < 600; ++i) {
+    const bool plain = pace.asks();
+    if (i >= 60) asked += plain ? 1 : 0, ++rounds;  // once it knows the noise
+    pass(pace, plain ? 0.8 + 0.1 * (i % 5) : others[i % 6], plain ? 1 : 1.5, plain);
+  }
+  CHECK(asked * 16 < rounds);  // half of all rounds otherwise
+  for (int i = 0; i < 100; ++i) pass(pace, pace.asks() ? 6 : 9, pace.asks() ? 1 : 1.5, pace.asks());
+  CHECK(pace.cost(6) == doctest::Approx(1).epsilon(0.2));
+}
+
 TEST_CASE("a clock in steps has a slack of one, and does not change the pace; a fine one has none") {
   Pace pace;
   for (int i = 0; i < 50; ++i) pass(pace, i % 5 == 0 ? 10.0 : 0.0, 1);

@@ -30,6 +30,8 @@ struct Cell {
   double jitter = 0.1;       // standard deviation of the logarithm of a measured time
   double spikes = 0.005;     // share of passes measured at ten times their time
   double load = 0;           // share of time in which all passes take three times as long, in phases
+  double interrupted = 0;    // mean time of an interruption by other programs, which the clock shows
+  double between = 1;        // mean time between two of them
 };
 
 /// Texts of a replay.
@@ -56,6 +58,12 @@ class ReplayClock {
     }
     const double pace = slow_ ? 3.0 : 1.0;
     spent += seconds * (cell_->load > 0 ? 1.0 : pace);  // the machine's load slows every policy alike
+    if (cell_->interrupted > 0) {
+      double shown = seconds;
+      for (double left = seconds; (left -= exponential(cell_->between)) > 0;)
+        shown += exponential(cell_->interrupted);
+      return shown;
+    }
     if (cell_->jitter == 0 && cell_->spikes == 0) return seconds * pace;
     // the sum of four uniform numbers is near enough to a normal one
     const double normal =
@@ -66,6 +74,8 @@ class ReplayClock {
   double spent = 0;
 
  private:
+  double exponential(double mean) { return -mean * std::log(1 - random_.uniform()); }
+
   const Cell* cell_;
   Random random_;
   std::int32_t left_ = 0;
@@ -136,8 +146,10 @@ Replay replay(const Cell& cell, S shape, std::uint64_t seed) {
       const Usage before = drafter.usage();
       const auto context = static_cast<std::int32_t>(text.size()) - 1;
       tree.reset(text.back(), context);
-      shape.propose(drafter, ProposeContext{Tokens(text).first(text.size() - 1), {}, shape.nodes().most},
-                    tree, rng).run();
+      shape
+          .propose(drafter, ProposeContext{Tokens(text).first(text.size() - 1), {}, shape.nodes().most}, tree,
+                   rng)
+          .run();
       const std::int32_t nodes = tree.size();
       const double took =
           clock.measure(cell.target[std::min(cell.target.size(), static_cast<std::size_t>(nodes)) - 1]);
@@ -172,7 +184,7 @@ template <class S>
 Outcome outcome(const Cell& cell, const S& shape, int replays) {
   const double late_plain = static_cast<double>(kTexts - learned_from(cell.tokens)) * cell.tokens;
   Cell quiet = cell;
-  quiet.jitter = quiet.spikes = quiet.load = 0;
+  quiet.jitter = quiet.spikes = quiet.load = quiet.interrupted = 0;
   double least = late_plain;
   const int fixed = std::min(replays, 100);
   for (std::int32_t length = 1; length <= 8; ++length) {

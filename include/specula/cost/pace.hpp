@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,9 +16,11 @@ namespace specula {
 
 /// Seconds per unit of cost, which follows the machine: one that others load is slow at all sizes, and a size
 /// that costs more is slow alone. The unit is a plain pass, at first. Plain passes tell the pace; passes over
-/// more nodes raise doubts, and a plain pass then decides. A clock that advances in steps longer than a pass
-/// shows 0 or a step: by slack() a single reading may be off, and only means tell. A clock that does not
-/// advance at all tells nothing: stands_still(). Cost: O(1) per pass, no allocation.
+/// more nodes raise doubts, and a plain pass then decides. What varies from pass to pass, as where programs
+/// take turns on a core, is noise: the more of it, the further off a pass must be to count as another pace. A
+/// clock that advances in steps longer than a pass shows 0 or a step: by slack() a single reading may be off,
+/// and only means tell. A clock that does not advance at all tells nothing: stands_still(). Cost: O(1) per
+/// pass, no allocation.
 class Pace {
  public:
   /// Takes the clock's reading of any pass; to be called first. False if the pace is not known yet, after
@@ -55,6 +58,7 @@ class Pace {
       doubts_ = 0;
       return agree(true);
     }
+    see_noise(shown, least, most);
     if (doubts_ >= kRecent && !differ(shown, doubted_)) {  // all sizes agree
       pace_ = shown;
       recent_.fill(shown);
@@ -73,6 +77,7 @@ class Pace {
     ++since_plain_;
     if (slack() > 0) return;
     const double shown = explains(seconds, least, most);
+    see_noise(shown, least, most);
     doubts_ = differ(shown, pace_) ? doubts_ + 1 : 0;
     doubted_ = shown;
   }
@@ -83,13 +88,25 @@ class Pace {
   std::int32_t since_plain() const { return since_plain_; }  ///< passes over more nodes since a plain one
 
  private:
-  static constexpr double kOff = 1.2;         // change of the machine's pace
+  static constexpr double kOff = 1.2;         // change of the machine's pace, where passes vary little
+  static constexpr double kOffByNoise = 3;    // the same in mean variations, where they vary much
+  static constexpr double kMostNoise = 0.7;   // of one pass: a phase of load begins but once
   static constexpr std::int32_t kRecent = 3;  // plain passes that show it, others in a row that may
   static constexpr std::int32_t kFirstCheck = 4, kLastCheck = 64;  // passes between plain ones
   static constexpr std::int32_t kStill = 32;  // passes that show that the clock does not advance
-  static constexpr double kFade = 1 - 1.0 / 512, kForgotten = 0.5;
+  static constexpr double kFade = 1 - 1.0 / 512, kForgotten = 0.5, kNoiseFade = 1 - 1.0 / 32;
 
-  static bool differ(double a, double b) { return a > kOff * b || b > kOff * a; }
+  bool differ(double a, double b) const {
+    const double off = std::max(kOff, std::exp(kOffByNoise * noise_));
+    return a > off * b || b > off * a;
+  }
+  /// Learns how much the pace varies from one pass to the next, by sizes whose cost is known.
+  void see_noise(double shown, double least, double most) {
+    if (least < 0.999 * most) return;
+    if (last_ > 0)
+      noise_ += (1 - kNoiseFade) * (std::min(kMostNoise, std::abs(std::log(shown / last_))) - noise_);
+    last_ = shown;
+  }
   /// The pace nearest to the last that explains the pass.
   double explains(double seconds, double least, double most) const {
     const double shown = std::max(pace_, seconds / most);
@@ -107,6 +124,7 @@ class Pace {
 
   std::array<double, kRecent> recent_{};  // pace by each of the last plain passes
   double pace_ = 0;                       // seconds per unit
+  double noise_ = 0, last_ = 0;           // mean |log| of the ratio of two passes; the pace by the last one
   double doubted_ = 0;                    // the pace by the last pass over more
   std::int32_t doubts_ = 0;               // passes over more in a row whose pace differs
   std::int32_t since_plain_ = 0, check_after_ = kFirstCheck;

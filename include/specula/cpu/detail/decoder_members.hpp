@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/stopwatch.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/detail/decoder_schedule.hpp"
 #include "specula/cpu/detail/load_decoder_weights.hpp"
@@ -247,6 +248,11 @@ std::int32_t Decoder<Real>::node_count() const {
 template <class Real>
 std::uint64_t Decoder<Real>::change_count() const {
   return change_count_.now();
+}
+
+template <class Real>
+double Decoder<Real>::pass_seconds() const {
+  return team()->size() == 1 ? specula::detail::thread_seconds() : specula::detail::monotonic_seconds();
 }
 
 template <class Real>

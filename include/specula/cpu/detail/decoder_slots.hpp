@@ -76,7 +76,7 @@ LogitsView Decoder<Real>::extend(std::span<const SlotNodes> nodes) {
     impl_->reserve(own.slot, text, text.stages.size() + text.stages.node_count() + count);
     rows += count;
   }
-  const double begin = specula::detail::monotonic_seconds();
+  const double begin = pass_seconds();
   for (const SlotNodes& own : nodes) {
     change(own.slot);
     impl_->text(own.slot).stages.add_nodes(own.tokens, own.parents, false);
@@ -89,7 +89,7 @@ LogitsView Decoder<Real>::extend(std::span<const SlotNodes> nodes) {
   };
   for (const SlotNodes& own : nodes) impl_->text(own.slot).share = share(own), shares += share(own);
   impl_->schedule.run(nodes);
-  const double seconds = specula::detail::monotonic_seconds() - begin;
+  const double seconds = pass_seconds() - begin;
   for (const SlotNodes& own : nodes)
     if (shares > 0) impl_->text(own.slot).seconds += seconds * impl_->text(own.slot).share / shares;
   return impl_->view();
