@@ -27,6 +27,8 @@ TEST_CASE("MAT, acceptance and other figures") {
   CHECK(s.acceptance(4) == 0);
   CHECK(s.acceptance(0) == 0);
   CHECK(s.overhead_share() == doctest::Approx(0.1));
+  s.draft.seconds = 1, s.draft.waited_seconds = 0.5, s.target.waited_seconds = 1;
+  CHECK(s.overhead_seconds() == doctest::Approx(1.5));
   CHECK(s.tokens_per_second() == 1);
 }
 

@@ -7,12 +7,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -39,7 +41,7 @@ using specula_test::with_all_parts;
 
 static_assert(LanguageModel<Decoder<float>>);
 static_assert(LanguageModel<Decoder<double>>);
-static_assert(CountsChanges<Decoder<float>>);
+static_assert(CountsChanges<Decoder<float>> && TimesItself<Decoder<float>>);
 
 struct Shape {
   std::string name;
@@ -478,6 +480,17 @@ UNTHREADED_TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", 
                        "DecoderOptions::vocab_size is 97, must be 0 to 96", std::invalid_argument);
   CHECK_THROWS_WITH_AS(Decoder<Real>(weights, {.vocab_size = -1}),
                        "DecoderOptions::vocab_size is -1, must be 0 to 96", std::invalid_argument);
+}
+
+TEST_CASE("a pass of one thread takes processor time, which sleep is not; one of a team takes wall time") {
+  const auto weights = weights_of<float>(shapes()[0]);
+  for (const std::int32_t threads : {1, 2}) {
+    CAPTURE(threads);
+    const Decoder<float> model(weights, {.capacity = 30, .threads = threads});
+    const double before = model.pass_seconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    CHECK((model.pass_seconds() - before > 0.03) == (threads > 1));
+  }
 }
 
 TEST_CASE("a model can be moved") {

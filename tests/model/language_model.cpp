@@ -131,23 +131,40 @@ TEST_CASE("layers are those of one full pass, where a model can run less") {
   CHECK(detail::layers_of(Exits<kNone>{}) == 5);
 }
 
-TEST_CASE("passes take what the model says, else wall time") {
+TEST_CASE("passes take what the model says, and wait for the rest; without its word they take wall time") {
+  const auto wait = [](double until) {
+    while (detail::monotonic_seconds() < until) continue;
+  };
   Timed<Whole> model;
-  double seconds = 1;
+  Usage usage{.seconds = 1};
   model.own = 10;
+  double before = detail::monotonic_seconds();
   {
-    const detail::PassWatch watch(model, seconds);
+    const detail::PassWatch watch(model, usage);
+    model.own = 10.002;
+    wait(before + 0.004);
+  }
+  CHECK(usage.seconds == doctest::Approx(1.002));
+  CHECK(usage.waited_seconds >= 0.0015);
+  CHECK(usage.waited_seconds <= detail::monotonic_seconds() - before);
+  const double waited = usage.waited_seconds;
+  {
+    const detail::PassWatch watch(model, usage, 9.0);  // others ran it, and it waited for their texts
     model.own = 12.5;
+    wait(detail::monotonic_seconds() + 0.001);
   }
-  CHECK(seconds == 3.5);
+  CHECK(usage.seconds == doctest::Approx(4.502));
+  CHECK(usage.waited_seconds == waited);
   model.own.reset();
-  const double before = detail::monotonic_seconds();
+  usage = {};
+  before = detail::monotonic_seconds();
   {
-    const detail::PassWatch watch(model, seconds);
-    while (detail::monotonic_seconds() == before) continue;
+    const detail::PassWatch watch(model, usage);
+    wait(before + 0.001);
   }
-  CHECK(seconds > 3.5);
-  CHECK(seconds - 3.5 <= detail::monotonic_seconds() - before + 1e-9);
+  CHECK(usage.seconds > 0.0009);
+  CHECK(usage.seconds <= detail::monotonic_seconds() - before + 1e-9);
+  CHECK(usage.waited_seconds < 0.1 * usage.seconds);
 }
 
 TEST_CASE("each state that a draft may read has a name for messages") {

@@ -18,7 +18,8 @@ struct Usage {
   std::int64_t nodes = 0;  ///< nodes in those passes
   /// Inside the model, catch-up and commits included: by its own clock (TimesItself), else wall time.
   double seconds = 0;
-  double layers = 0;  ///< computed for those nodes, summed; 0: not counted
+  double layers = 0;          ///< computed for those nodes, summed; 0: not counted
+  double waited_seconds = 0;  ///< what the calls took beyond `seconds`, of a model that TimesItself
 
   /// Adds another model's or period's usage.
   Usage& operator+=(const Usage& other) {
@@ -26,6 +27,7 @@ struct Usage {
     nodes += other.nodes;
     seconds += other.seconds;
     layers += other.layers;
+    waited_seconds += other.waited_seconds;
     return *this;
   }
   /// Subtracts an earlier copy.
@@ -34,6 +36,7 @@ struct Usage {
     nodes -= other.nodes;
     seconds -= other.seconds;
     layers -= other.layers;
+    waited_seconds -= other.waited_seconds;
     return *this;
   }
   friend Usage operator+(Usage a, const Usage& b) { return a += b; }  ///< the usage of both
@@ -93,10 +96,12 @@ struct Stats {
                ? static_cast<double>(accepted[d]) / static_cast<double>(offered[d])
                : 0.0;
   }
-  /// Share of the rounds' time spent outside the models: the library's overhead.
-  double overhead_share() const {
-    return round_seconds > 0 ? (round_seconds - target.seconds - draft.seconds) / round_seconds : 0.0;
+  /// The rounds' time spent outside the models: the library's overhead.
+  double overhead_seconds() const {
+    return round_seconds - target.seconds - target.waited_seconds - draft.seconds - draft.waited_seconds;
   }
+  /// The same as a share of the rounds' time.
+  double overhead_share() const { return round_seconds > 0 ? overhead_seconds() / round_seconds : 0.0; }
   /// Emitted tokens per second of step(), without prefill.
   double tokens_per_second() const {
     return round_seconds > 0 ? static_cast<double>(new_tokens) / round_seconds : 0.0;

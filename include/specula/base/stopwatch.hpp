@@ -24,8 +24,8 @@ inline double monotonic_seconds() {
 #endif
 }
 
-/// Processor time of the calling thread, which stands still while the thread waits for a core; wall time where
-/// there is no such clock.
+/// Processor time of the calling thread, which stands still while the thread waits for a core; wall time
+/// where there is no such clock.
 inline double thread_seconds() {
 #if __has_include(<unistd.h>) && defined(CLOCK_THREAD_CPUTIME_ID)
   timespec now{};

@@ -70,8 +70,8 @@ class Decoder {
   std::int32_t node_count() const;  ///< nodes, not committed
   /// Number of calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const;
-  /// See TimesItself: processor time of the calling thread, so that other programs make no pass expensive; with
-  /// more threads than one wall time.
+  /// See TimesItself: processor time of the calling thread, so that other programs make no pass expensive;
+  /// with more threads than one wall time.
   double pass_seconds() const;
 
   /// Prefill: commits `tokens` after the context and drops all nodes. Fewer than 16 tokens wait for the next

@@ -68,7 +68,7 @@ class ConditionedDrafter {
   /// Usage of the draft, and the time that the target took for its views.
   Usage usage() const noexcept {
     Usage all = draft_.usage();
-    all.seconds += view_seconds_;
+    all.seconds += view_usage_.seconds, all.waited_seconds += view_usage_.waited_seconds;
     return all;
   }
 
@@ -108,14 +108,14 @@ class ConditionedDrafter {
 
  private:
   void update_target_state() {
-    const Stopwatch watch(view_seconds_);
+    const PassWatch<T> watch(*target_, view_usage_);
     model_->set_target_state(Accessor::of(*target_));
   }
 
   ModelDrafter<D> draft_;
   D* model_;
   T* target_;
-  double view_seconds_ = 0;
+  Usage view_usage_;
 };
 
 /// @cond

@@ -118,13 +118,16 @@ class SkippedSearch {
     std::vector<double> times;
     for (std::int32_t i = 0; i < how_.repeats; ++i) {
       model_->commit({});
-      double& time = times.emplace_back(0);
-      const PassWatch<M> watch(*model_, time);
-      if (blocks != nullptr) {
-        model_->extend_skipping(tokens, chain(tokens.size()), *blocks);
-      } else {
-        model_->extend(tokens, chain(tokens.size()));
+      Usage usage;
+      {
+        const PassWatch<M> watch(*model_, usage);
+        if (blocks != nullptr) {
+          model_->extend_skipping(tokens, chain(tokens.size()), *blocks);
+        } else {
+          model_->extend(tokens, chain(tokens.size()));
+        }
       }
+      times.push_back(usage.seconds);
     }
     model_->commit({});
     std::nth_element(times.begin(), times.begin() + how_.repeats / 2, times.end());

@@ -139,7 +139,7 @@ class LayerSkip {
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
         throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parents[i]) + " of " +
                                     std::to_string(made + i) + " nodes");
-    const detail::PassWatch<T> watch(*target_, usage_.seconds);
+    const detail::PassWatch<T> watch(*target_, usage_);
     if (!chosen_ && !given_) {
       choose_skipped(target_->attention_similarity(), rules_, skipped_);
       chosen_ = true;

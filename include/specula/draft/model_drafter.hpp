@@ -106,7 +106,7 @@ class ModelDrafter {
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
     expect_unchanged();
-    const detail::PassWatch<M> watch(*model_, usage_.seconds);
+    const detail::PassWatch<M> watch(*model_, usage_);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + draft_tokens.size();
     const auto at = [&](std::size_t i) {
@@ -146,7 +146,7 @@ class ModelDrafter {
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   LogitsView extend(Tokens tokens, Nodes parents) {
-    const detail::PassWatch<M> watch(*model_, usage_.seconds);
+    const detail::PassWatch<M> watch(*model_, usage_);
     unfinished_ = true;
     const LogitsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
     ran(tokens, parents);
@@ -164,7 +164,7 @@ class ModelDrafter {
   }
   /// The second half.
   LogitsView end_pass(const LogitsView& rows) requires kMerges {
-    const detail::PassWatch<M> watch(*model_, usage_.seconds, began_);
+    const detail::PassWatch<M> watch(*model_, usage_, began_);
     const LogitsView own = model_->end_pass(rows);
     usage_.layers += static_cast<double>(asked_.tokens.size()) * detail::layers_of(*model_);
     ran(asked_.tokens, asked_.parents);

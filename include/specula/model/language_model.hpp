@@ -2,12 +2,14 @@
 // What a language model is, and what it may have besides: a concept for each capability.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "specula/base/rows.hpp"
+#include "specula/base/stats.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/model/skipped_blocks.hpp"
 
@@ -214,22 +216,30 @@ double pass_clock(const M& model) {
   return monotonic_seconds();
 }
 
-/// Adds the time of the passes of `model` in a scope to `seconds`, by pass_clock().
+/// Adds the time of the passes of `model` in a scope to `usage`, by pass_clock().
 template <class M>
 class PassWatch {
  public:
-  PassWatch(const M& model, double& seconds) : PassWatch(model, seconds, pass_clock(model)) {}
-  /// Since the pass_clock() `begin`.
-  PassWatch(const M& model, double& seconds, double begin)
-      : model_(&model), seconds_(&seconds), begin_(begin) {}
-  ~PassWatch() { *seconds_ += pass_clock(*model_) - begin_; }
+  PassWatch(const M& model, Usage& usage)
+      : model_(&model),
+        usage_(&usage),
+        wall_(TimesItself<M> ? monotonic_seconds() : 0),
+        begin_(pass_clock(model)) {}
+  /// Since the pass_clock() `begin`, of a pass that others ran.
+  PassWatch(const M& model, Usage& usage, double begin)
+      : model_(&model), usage_(&usage), wall_(0), begin_(begin) {}
+  ~PassWatch() {
+    const double spent = pass_clock(*model_) - begin_;
+    usage_->seconds += spent;
+    if (wall_ > 0) usage_->waited_seconds += std::max(0.0, monotonic_seconds() - wall_ - spent);
+  }
   PassWatch(const PassWatch&) = delete;
   PassWatch& operator=(const PassWatch&) = delete;
 
  private:
   const M* model_;
-  double* seconds_;
-  double begin_;
+  Usage* usage_;
+  double wall_, begin_;  // wall_ 0: what it waits is not counted
 };
 
 }  // namespace specula::detail

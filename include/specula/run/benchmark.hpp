@@ -173,7 +173,7 @@ class PolicyBenchmark {
           "PolicyBenchmark: the draft failed, so the figures would be plain decoding's: " +
           pipeline.draft_error());
     run.seconds = spent.round_seconds;
-    run.own = spent.round_seconds - spent.target.seconds - spent.draft.seconds;
+    run.own = spent.overhead_seconds();
     run.rounds = spent.rounds;
     run.offered = sum(spent.offered);
     run.accepted = sum(spent.accepted);

@@ -76,7 +76,7 @@ class PathPasses {
     }
     LogitsView rows;
     {
-      const PassWatch<M> watch(target, usage.seconds);
+      const PassWatch<M> watch(target, usage);
       target.truncate(target.size());  // drops the earlier path
       rows = target.extend(tokens_, parents_);
     }

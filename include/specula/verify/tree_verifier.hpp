@@ -128,7 +128,7 @@ class TargetVerifier {
   template <class C>
   const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng) requires kMerges {
     return decide(tree, rng, [&] {
-      const PassWatch<M> watch(*target_, usage_.seconds, began_);
+      const PassWatch<M> watch(*target_, usage_, began_);
       const LogitsView own = target_->end_pass(rows);
       ++usage_.calls;
       usage_.nodes += tree.size();
@@ -160,7 +160,7 @@ class TargetVerifier {
         const LogitsView read = wants_raw() ? pass_.raw_rows(*target_, rows) : rows;
         logprobs_->record(TargetDistributions(read, params_, *workspace_), read, tree, result_);
       }
-      const PassWatch<M> watch(*target_, usage_.seconds);
+      const PassWatch<M> watch(*target_, usage_);
       pass_.commit(*target_, tree, result_.accepted);
     } catch (...) {  // a drafter on the same model must not find these nodes; commit() may have succeeded
       if (logprobs_) logprobs_->clear();
@@ -210,7 +210,7 @@ struct OnePass {
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
   LogitsView run(M& target, const TokenTree& tree, Usage& usage, bool) {
-    const PassWatch<M> watch(target, usage.seconds);
+    const PassWatch<M> watch(target, usage);
     target.truncate(target.size());  // a drafter that shares the KV cache may have left nodes in it
     const LogitsView rows = target.extend(tree.tokens(), tree.parents());
     ++usage.calls;
