@@ -17,7 +17,8 @@ using namespace specula::cpu::detail;
 
 namespace {
 
-constexpr BlockIsa kEach[] = {BlockIsa::portable, BlockIsa::avx2, BlockIsa::avx_vnni, BlockIsa::avx512_vnni};
+constexpr BlockIsa kEach[] = {BlockIsa::portable, BlockIsa::avx2, BlockIsa::avx_vnni, BlockIsa::avx512_vnni,
+                              BlockIsa::amx};
 
 /// Weights of row r are all r % 7 - 3, inputs of column c all 127 (c + 1): the steps are powers of two or
 /// exact, and so is every output.
@@ -41,9 +42,8 @@ std::vector<float> outputs(BlockIsa isa, GgufId type, bool bytes, std::int32_t p
       y(static_cast<std::size_t>(columns * rows), -1.0f);
   for (std::int32_t i = 0; i < columns * kCols; ++i)
     x[static_cast<std::size_t>(i)] = 127.0f * static_cast<float>(i / kCols + 1);
-  RoundedInputs inputs(columns, kCols);
-  inputs.round(isa == BlockIsa::portable ? specula::Isa::portable : specula::Isa::avx2, bytes, x.data(),
-               kCols, kCols, columns, block_columns(isa));
+  RoundedInputs inputs(columns, kCols, isa == BlockIsa::amx);
+  round_inputs(isa, bytes, x.data(), kCols, kCols, columns, inputs);
   matrix.for_panels(0, panels, [&](auto of, std::int32_t, std::int32_t count) {
     if constexpr (std::is_same_v<decltype(of), BlockPanels>)
       block_product(isa, of, {count, kCols / kGroup}, bytes, inputs, y.data(), rows, columns);
@@ -57,7 +57,8 @@ TEST_CASE("any number of panels and inputs, with inputs of 16 and of 8 bits") {
   for (const BlockIsa isa : kEach) {
     if (!supported(isa)) continue;
     for (const GgufId type : {GgufId::q4_0, GgufId::q8_0})
-      for (const bool bytes : {false, true})
+      for (const bool bytes : {false, true}) {
+        if (bytes && isa == BlockIsa::amx) continue;
         for (const std::int32_t panels : {1, 2, 3, 5, 13})
           for (const std::int32_t columns : {1, 4, 5, 8, 9, 17}) {
             CAPTURE(static_cast<int>(isa));
@@ -74,5 +75,6 @@ TEST_CASE("any number of panels and inputs, with inputs of 16 and of 8 bits") {
             }
             CHECK(wrong == 0);
           }
+      }
   }
 }

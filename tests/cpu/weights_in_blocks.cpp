@@ -170,6 +170,28 @@ UNTHREADED_TEST_CASE("a node of a tree has the bits of its path, token by token"
   }
 }
 
+UNTHREADED_TEST_CASE("a prompt at once, in chunks of any size, or token by token: the same bits") {
+  for (const GgufId type : {GgufId::q4_0, GgufId::q4_1, GgufId::q6_k}) {
+    const BlockModel model(type);
+    const auto weights = model.weights<float>();
+    const Text text(7, 150);
+    for (const Isa isa : isas())
+      for (const CacheType cache : {CacheType::full, CacheType::half}) {
+        const auto of = [&](std::int32_t chunk) {
+          Decoder<float> decoder(weights,
+                                 {.capacity = 192, .prefill_chunk = chunk, .isa = isa, .cache = cache});
+          decoder.append(text.context);
+          decoder.extend(text.tokens, text.parents);
+          return rows_of(decoder, 8);
+        };
+        const auto once = of(150);
+        CAPTURE(static_cast<int>(type));
+        CAPTURE(static_cast<int>(isa));
+        for (const std::int32_t chunk : {1, 7, 11, 12, 13, 33, 64, 100, 128}) CHECK(of(chunk) == once);
+      }
+  }
+}
+
 TEST_CASE("any number of threads, and texts beside it in a pass: the same bits") {
   for (const GgufId type : {GgufId::q4_1, GgufId::q6_k}) {
     const BlockModel model(type);

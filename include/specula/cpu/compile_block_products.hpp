@@ -12,6 +12,7 @@
 #include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/detail/block_product.hpp"
 #include "specula/cpu/detail/kernels_blocks.hpp"
+#include "specula/cpu/detail/kernels_blocks_amx.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
 #include "specula/cpu/gguf_blocks.hpp"
@@ -84,37 +85,48 @@ struct BlockTiles {
   }
 };
 
-template <BlockIsa isa>
-void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
-                            float* y, std::ptrdiff_t ldy, std::int32_t columns) {
-  const auto of = [&]<GgufId type>(std::integral_constant<GgufId, type>) {
-    // Of wider numbers the products with 16 bits take 8 bits as well.
-    constexpr bool kBytes = BlockKernels<isa>::type::Vector::kBytes && format_of(type).bits == 4;
-    if (kBytes && bytes)
-      BlockTiles<isa, type, kBytes>::product(a.at, shape, inputs, y, ldy, columns);
-    else
-      BlockTiles<isa, type, false>::product(a.at, shape, inputs, y, ldy, columns);
-  };
-  switch (a.type) {
+/// Calls f(std::integral_constant) for the type.
+template <class F>
+void for_type(GgufId type, F f) {
+  switch (type) {
     case GgufId::q4_0:
-      return of(std::integral_constant<GgufId, GgufId::q4_0>{});
+      return f(std::integral_constant<GgufId, GgufId::q4_0>{});
     case GgufId::q4_1:
-      return of(std::integral_constant<GgufId, GgufId::q4_1>{});
+      return f(std::integral_constant<GgufId, GgufId::q4_1>{});
     case GgufId::q5_0:
-      return of(std::integral_constant<GgufId, GgufId::q5_0>{});
+      return f(std::integral_constant<GgufId, GgufId::q5_0>{});
     case GgufId::q5_1:
-      return of(std::integral_constant<GgufId, GgufId::q5_1>{});
+      return f(std::integral_constant<GgufId, GgufId::q5_1>{});
     case GgufId::q8_0:
-      return of(std::integral_constant<GgufId, GgufId::q8_0>{});
+      return f(std::integral_constant<GgufId, GgufId::q8_0>{});
     case GgufId::q4_k:
-      return of(std::integral_constant<GgufId, GgufId::q4_k>{});
+      return f(std::integral_constant<GgufId, GgufId::q4_k>{});
     case GgufId::q5_k:
-      return of(std::integral_constant<GgufId, GgufId::q5_k>{});
+      return f(std::integral_constant<GgufId, GgufId::q5_k>{});
     case GgufId::q6_k:
-      return of(std::integral_constant<GgufId, GgufId::q6_k>{});
+      return f(std::integral_constant<GgufId, GgufId::q6_k>{});
     default:
       return;
   }
+}
+
+template <BlockIsa isa>
+void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
+                            float* y, std::ptrdiff_t ldy, std::int32_t columns) {
+  for_type(a.type, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
+    if constexpr (isa == BlockIsa::amx) {
+#if SPECULA_X86
+      blocks_amx::product<type>(a.at, shape.panels, shape.groups, inputs, y, ldy, columns);
+#endif
+    } else {
+      // Of wider numbers the products with 16 bits take 8 bits as well.
+      constexpr bool kBytes = BlockKernels<isa>::type::Vector::kBytes && format_of(type).bits == 4;
+      if (kBytes && bytes)
+        BlockTiles<isa, type, kBytes>::product(a.at, shape, inputs, y, ldy, columns);
+      else
+        BlockTiles<isa, type, false>::product(a.at, shape, inputs, y, ldy, columns);
+    }
+  });
 }
 
 template struct BlockProduct<BlockIsa::portable>;
@@ -122,6 +134,7 @@ template struct BlockProduct<BlockIsa::portable>;
 template struct BlockProduct<BlockIsa::avx2>;
 template struct BlockProduct<BlockIsa::avx_vnni>;
 template struct BlockProduct<BlockIsa::avx512_vnni>;
+template struct BlockProduct<BlockIsa::amx>;
 #endif
 
 }  // namespace specula::cpu::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // labels: vectorised
-// Products of weights in blocks: the bits of plain sums of integers on AVX2, AVX-VNNI and AVX512-VNNI, for
-// any number of inputs and panels; the portable ones near them; no overflow; NaN and infinity.
+// Products of weights in blocks: the bits of plain sums of integers on AVX2, AVX-VNNI, AVX512-VNNI and AMX,
+// for any number of inputs and panels; the portable ones near them; no overflow; NaN and infinity.
 #include <specula/cpu/detail/block_product.hpp>
 
 #include <doctest/doctest.h>
@@ -26,10 +26,12 @@ using specula::Isa;
 using specula_test::kBlockTypes;
 using specula_test::Random;
 
-std::vector<BlockIsa> isas() {
+/// With inputs of 16 bits, or of 8.
+std::vector<BlockIsa> isas(bool bytes = false) {
   std::vector<BlockIsa> out;
-  for (const BlockIsa isa : {BlockIsa::portable, BlockIsa::avx2, BlockIsa::avx_vnni, BlockIsa::avx512_vnni})
-    if (supported(isa)) out.push_back(isa);
+  for (const BlockIsa isa :
+       {BlockIsa::portable, BlockIsa::avx2, BlockIsa::avx_vnni, BlockIsa::avx512_vnni, BlockIsa::amx})
+    if (supported(isa) && !(bytes && isa == BlockIsa::amx)) out.push_back(isa);
   return out;
 }
 
@@ -89,9 +91,8 @@ struct Scene {
                               std::int32_t from = 0) const {
     constexpr float kUntouched = -77.0f;
     std::vector<float> y(static_cast<std::size_t>(count * ldy), kUntouched);
-    RoundedInputs inputs(count, cols);
-    inputs.round(isa == BlockIsa::portable ? Isa::portable : Isa::avx2, bytes, x.data() + from * ldx, ldx,
-                 cols, count, block_columns(isa));
+    RoundedInputs inputs(count, cols, isa == BlockIsa::amx);
+    round_inputs(isa, bytes, x.data() + from * ldx, ldx, cols, count, inputs);
     block_product(isa, {type, memory.data()}, {first_panels, groups()}, bytes, inputs, y.data(), ldy, count);
     bool untouched = true;
     for (std::int32_t c = 0; c < count; ++c)
@@ -183,7 +184,7 @@ TEST_CASE("the bits of plain sums, for any number of inputs and panels") {
       scene.fill(random, extreme);
       for (const bool bytes : kBoth) {
         const Plain plain(scene, bytes);
-        for (const BlockIsa isa : isas())
+        for (const BlockIsa isa : isas(bytes))
           for (std::int32_t n = 1; n <= scene.columns; n += n < 16 ? 1 : 8)
             for (const std::int32_t panels : {1, 2, 3, 5, 7, 12, 13}) {
               if ((extreme || n > 8) && panels != 3 && panels != 13) continue;
@@ -208,7 +209,7 @@ TEST_CASE("the bits of plain sums, of any depth") {
       scene.fill(random, cols % 3 == 0);
       for (const bool bytes : kBoth) {
         const Plain plain(scene, bytes);
-        for (const BlockIsa isa : isas())
+        for (const BlockIsa isa : isas(bytes))
           for (const std::int32_t n : {1, 2, 4, 9}) {
             const int wrong = plain.differ(scene, scene.multiply(isa, bytes, 4, n), isa, 4, n);
             CAPTURE(static_cast<int>(type));
@@ -222,6 +223,27 @@ TEST_CASE("the bits of plain sums, of any depth") {
     }
 }
 
+TEST_CASE("the bits of plain sums, for prompts of up to 512 inputs") {
+  Random random(6);
+  for (const GgufId type : kBlockTypes) {
+    Scene scene(type, 3, specula_test::is_k_type(type) ? 1024 : 800, 512);
+    scene.fill(random, false);
+    const Plain plain(scene, false);
+    for (const BlockIsa isa : isas())
+      for (const std::int32_t n :
+           {1, 7, 8, 9, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 31, 32, 33, 64, 100, 512})
+        for (const std::int32_t panels : {1, 2, 3}) {
+          if (n > 100 && panels != 3) continue;
+          const int wrong = plain.differ(scene, scene.multiply(isa, false, panels, n), isa, panels, n);
+          CAPTURE(static_cast<int>(type));
+          CAPTURE(static_cast<int>(isa));
+          CAPTURE(n);
+          CAPTURE(panels);
+          CHECK(wrong == 0);
+        }
+  }
+}
+
 TEST_CASE("many inputs, which take some panels one after the other: the bits of each alone") {
   Random random(3);
   for (const GgufId type : {GgufId::q4_1, GgufId::q8_0, GgufId::q6_k})
@@ -229,7 +251,7 @@ TEST_CASE("many inputs, which take some panels one after the other: the bits of 
       Scene scene(type, 25, 1280, 64);  // a panel has more than 256 KiB / 24
       scene.fill(random, false);
       for (const bool bytes : kBoth) {
-        if (bytes && type != GgufId::q4_1) continue;
+        if (bytes && (type != GgufId::q4_1 || isa == BlockIsa::amx)) continue;
         const auto all = scene.multiply(isa, bytes, 25, 64);
         for (std::int32_t c = 0; c < 64; c += 7) {
           const auto one = scene.multiply(isa, bytes, 25, 1, c);
@@ -264,7 +286,7 @@ TEST_CASE("the largest numbers and inputs do not overflow") {
     }
     for (const bool bytes : kBoth) {
       const Plain plain(scene, bytes);
-      for (const BlockIsa isa : isas()) {
+      for (const BlockIsa isa : isas(bytes)) {
         CAPTURE(static_cast<int>(type));
         CAPTURE(static_cast<int>(isa));
         CAPTURE(bytes);
@@ -281,7 +303,7 @@ TEST_CASE("NaN and infinity in an input reach all of its outputs, and no other i
     Scene scene(type, 3, 512, 7);
     scene.fill(random, false);
     for (const bool bytes : kBoth)
-      for (const BlockIsa isa : isas()) {
+      for (const BlockIsa isa : isas(bytes)) {
         const auto before = scene.multiply(isa, bytes, 3, 7);
         for (const float bad : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity}) {
           float& value = scene.input(4)[random.below(512)];
@@ -310,4 +332,9 @@ TEST_CASE("which instructions a model takes") {
   CHECK(block_isa(Isa::avx2, false) == BlockIsa::avx2);
   CHECK(block_isa(Isa::avx2) == (supported(BlockIsa::avx_vnni) ? BlockIsa::avx_vnni : BlockIsa::avx2));
   if (specula::supported(Isa::avx512)) CHECK(block_isa(Isa::avx512, false) == BlockIsa::avx2);
+  for (const BlockIsa isa : {BlockIsa::portable, BlockIsa::avx2, BlockIsa::avx_vnni})
+    CHECK(for_many(isa) == isa);
+  CHECK(for_many(BlockIsa::avx512_vnni) ==
+        (supported(BlockIsa::amx) ? BlockIsa::amx : BlockIsa::avx512_vnni));
+  if (supported(BlockIsa::amx)) CHECK(supported(BlockIsa::avx512_vnni));
 }

@@ -231,6 +231,48 @@ TEST_CASE("a group with infinity or NaN has a step of NaN, and no other group") 
       }
 }
 
+#if SPECULA_X86
+
+TEST_CASE(
+    "tiles have the same numbers, as two of bfloat16, and zeros in place of inputs that are not there") {
+  if (!specula::supported(Isa::avx2)) return;
+  Random random(6);
+  RoundedInputs tiles(29, 100, true);
+  for (const std::int32_t depth : {100, 32, 33})
+    for (const std::int32_t columns : {29, 1, 7, 15, 16, 17}) {  // fewer than before, and more
+      Inputs3 in(columns, depth, 8, random);
+      in.at(0, 0) = 1, in.at(0, 1) = -1;  // the ends of the range
+      if (columns > 1) in.at(1, depth - 1) = kNaN;
+      const Rounded want = round(in, Isa::portable, false);
+      tiles.round_to_tiles(in.x.data(), in.ldx, depth, columns);
+      int wrong = 0;
+      for (std::int32_t c = 0; c < round_up(columns, kTileInputs); ++c) {
+        const TileColumns got = tiles.tile_columns(c / kTileInputs * kTileInputs);
+        for (std::int32_t g = 0; g < in.groups(); ++g) {
+          const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(g) * kTileInputs + c % kTileInputs;
+          for (std::int32_t k = 0; k < kGroup; ++k) {
+            const std::ptrdiff_t place =
+                g * 1024 + c % kTileInputs * 32 + 2 * (k / 8 * 4 + k % 4) + k % 8 / 4;
+            const float high = bf16_half<float>(got.numbers[place], false),
+                        low = bf16_half<float>(got.numbers[place + 512], false);
+            const int number = c < columns ? want.number(c, g * kGroup + k) : 0;
+            wrong += high + low != static_cast<float>(number) || std::fmod(high, 256.0f) != 0 ||
+                     std::abs(high) > 32512 || low < -128 || low > 127;
+          }
+          const std::size_t own = static_cast<std::size_t>(c * in.groups() + g);
+          const float step = c < columns ? want.step[own] : 0, total = c < columns ? want.total[own] : 0;
+          wrong += std::memcmp(&got.step[at], &step, sizeof step) != 0;
+          wrong += std::memcmp(&got.total[at], &total, sizeof total) != 0;
+        }
+      }
+      CAPTURE(depth);
+      CAPTURE(columns);
+      CHECK(wrong == 0);
+    }
+}
+
+#endif
+
 TEST_CASE("what was rounded before leaves nothing") {
   Random random(5);
   Inputs3 large(9, 100, 4, random), few(2, 33, 4, random);

@@ -113,6 +113,15 @@ struct Tiles {
     return reinterpret_cast<const __m128i*>(at);
   }
 
+  /// The first columns of a panel as floats.
+  [[gnu::target("avx2,fma,f16c")]] static void expand(HalfPanels a, std::int32_t count, float* out) {
+    const simd::WideRegisters used;
+    for (std::ptrdiff_t k = 0; k < count; ++k) {
+      SPECULA_UNROLL_LANES for (int s = 0; s < 2; ++s)
+          _mm256_storeu_ps(out + k * kPanel + s * kLanes, _mm256_cvtph_ps(_mm_loadu_si128(halves(a, k, s))));
+    }
+  }
+
   template <int S, int N>
   [[gnu::target("avx2,fma,f16c")]] static void run(HalfPanels a, std::int32_t depth, Columns<float> io,
                                                    bool accumulate) {

@@ -79,6 +79,12 @@ struct Tiles {
     return _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   }
 
+  /// The first columns of a panel as floats.
+  [[gnu::target("avx512f")]] static void expand(HalfPanels a, std::int32_t count, float* out) {
+    const simd::WideRegisters used;
+    for (std::ptrdiff_t k = 0; k < count; ++k) _mm512_storeu_ps(out + k * kPanel, halves(a, k, 0));
+  }
+
   template <int S, int N>
   [[gnu::target("avx512f")]] static void run(HalfPanels a, std::int32_t depth, Columns<float> io,
                                              bool accumulate) {

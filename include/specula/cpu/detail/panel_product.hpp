@@ -63,26 +63,26 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
   }
 }
 
-/// The columns of a panel that are converted to floats at a time: as many as the L1 cache holds besides
-/// inputs.
-inline constexpr std::int32_t kExpanded = 128;
-
 /// The columns of a panel from column k on, which is even.
 inline Bf16Panels from_column(Bf16Panels a, std::ptrdiff_t k) { return {a.w + k * (kPanel / 2), a.panel}; }
 inline HalfPanels from_column(HalfPanels a, std::ptrdiff_t k) { return {a.w + k * kPanel, a.panel}; }
 
 /// The same with each weight converted once, for all inputs. It changes no bit: sums continue from block to
-/// block.
-template <class Tiles, class Panels, class Real>
+/// block. So many columns of `Together` panels are converted at a time that the L1 cache holds them besides
+/// inputs.
+template <class Tiles, int Together = 1, class Panels, class Real>
 inline void expanded_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                              std::int32_t columns, bool accumulate) {
-  Real block[kExpanded * kPanel];
-  for (std::int32_t v = 0; v < panels; ++v, a.w += a.panel, io.y += kPanel) {
+  constexpr std::int32_t kExpanded = Together == 1 ? 128 : 256 / Together;
+  alignas(64) Real block[Together][kExpanded * kPanel];
+  for (std::int32_t v = 0; v < panels; v += Together, io.y += Together * kPanel) {
+    const std::int32_t some = std::min(Together, panels - v);
     std::int32_t k = 0;
     do {  // of no columns, sums are written, too
       const std::int32_t count = std::min(kExpanded, depth - k);
-      Tiles::expand(from_column(a, k), count, block);
-      panel_product<Tiles>(RealPanels<Real>{block, 0, kPanel}, 1, count,
+      for (std::int32_t p = 0; p < some; ++p)
+        Tiles::expand(from_column(from_row(a, (v + p) * kPanel), k), count, block[p]);
+      panel_product<Tiles>(RealPanels<Real>{block[0], kExpanded * kPanel, kPanel}, some, count,
                            Columns<Real>{io.x + k, io.ldx, io.y, io.ldy}, columns, accumulate || k > 0);
     } while ((k += kExpanded) < depth);
   }
@@ -114,6 +114,12 @@ template <class Panels, class Real>
 inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                           std::int32_t columns, bool accumulate = false) {
 #if SPECULA_X86
+  if constexpr (std::is_same_v<Panels, HalfPanels>) {
+    if (isa == Isa::avx512 && columns > avx512::Tiles::kColumns)
+      return expanded_product<avx512::Tiles, 4>(a, panels, depth, io, columns, accumulate);
+    if (isa == Isa::avx2 && columns > avx2::Tiles::kColumns)
+      return expanded_product<avx2::Tiles, 1>(a, panels, depth, io, columns, accumulate);
+  }
   if constexpr (std::is_same_v<Real, float>) {
     if (isa == Isa::avx512) return panel_product<avx512::Tiles>(a, panels, depth, io, columns, accumulate);
     if (isa == Isa::avx2) return panel_product<avx2::Tiles>(a, panels, depth, io, columns, accumulate);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "specula/cpu/detail/aligned.hpp"
@@ -32,16 +33,26 @@ struct RoundedColumns {
   const std::int32_t* minus;   // (groups, 3, n): the negative sum of the integers, and of each half of them
 };
 
+inline constexpr std::int32_t kTileInputs = 16;  // rows of a tile
+
+/// The same for tiles of AMX: 16 inputs, or fewer and zeros. An integer is 256 h + l, with l from -128 to
+/// 127: two numbers of 8 bits, which bfloat16 has exactly.
+struct TileColumns {
+  const std::uint16_t* numbers;  // (groups, 2, 16, 32): 256 h of all columns in the order of pairs, then l
+  const float *step, *total;     // (groups, 16)
+};
+
 /// A value is the nearest multiple, ties to even, of its group's step, which is the largest value over 32512
 /// (of 8 bits, 127). The bits are the same on every instruction set. A group with infinity or NaN has a step
 /// of NaN, which reaches every output; one below 2^-110 counts as zeros.
 class RoundedInputs {
  public:
   RoundedInputs() = default;
-  /// Room for `columns` inputs of `depth` values.
-  RoundedInputs(std::int32_t columns, std::int32_t depth) {
-    const std::size_t all =
-        static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, kGroup) / kGroup);
+  /// Room for `columns` inputs of `depth` values; with `tiles` for round_to_tiles() as well.
+  RoundedInputs(std::int32_t columns, std::int32_t depth, bool tiles = false) {
+    const std::size_t all = static_cast<std::size_t>(tiles ? round_up(columns, kTileInputs) : columns) *
+                            static_cast<std::size_t>(round_up(depth, kGroup) / kGroup);
+    if (tiles) tiles_.resize(all * 2 * kGroup);
     pairs_.resize(all * kPairs);
     bytes_.resize(all * kPairs / 2);
     step_.resize(all), total_.resize(all);
@@ -56,18 +67,10 @@ class RoundedInputs {
     for_column_groups(columns, most, [&](std::int32_t first, std::int32_t n) {
       for (std::int32_t c = 0; c < n; ++c)
         for (std::int32_t g = 0; g < groups_; ++g) {
-          const float* from = x + (first + c) * ldx + static_cast<std::ptrdiff_t>(g) * kGroup;
-          float padded[kGroup];
-          if (const std::int32_t left = depth - g * kGroup; left < kGroup) {
-            std::fill(std::copy_n(from, left, padded), padded + kGroup, 0.0f);
-            from = padded;
-          }
-          const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(groups_) +
-                                 static_cast<std::size_t>(g) * static_cast<std::size_t>(n) +
-                                 static_cast<std::size_t>(c);
+          const std::size_t at = place(first, g, n, c);
           std::int32_t sums[2];
-          step_[at] = round_group(isa, from, to_bytes ? 127.0f : 32512.0f, pairs_.data() + at * kPairs, sums);
-          total_[at] = step_[at] * static_cast<float>(sums[0] + sums[1]);
+          round_group(isa, x + (first + c) * ldx, g, depth, to_bytes ? 127.0f : 32512.0f, at,
+                      pairs_.data() + at * kPairs, sums);
           std::int32_t* const minus = minus_.data() + (at - static_cast<std::size_t>(c)) * 3 + c;
           minus[0] = -(sums[0] + sums[1]), minus[n] = -sums[0], minus[2 * n] = -sums[1];
           if (to_bytes) as_bytes(pairs_.data() + at * kPairs, bytes_.data() + at * kPairs / 2);
@@ -75,14 +78,55 @@ class RoundedInputs {
     });
   }
 
+#if SPECULA_X86
+  /// Rounds them to 16 bits for tiles, 16 inputs after the other.
+  void round_to_tiles(const float* x, std::ptrdiff_t ldx, std::int32_t depth, std::int32_t columns) {
+    groups_ = round_up(depth, kGroup) / kGroup;
+    for (std::int32_t i = 0; i < round_up(columns, kTileInputs); ++i)
+      for (std::int32_t g = 0; g < groups_; ++g) {
+        const std::int32_t c = i % kTileInputs;
+        const std::size_t at = place(i - c, g, kTileInputs, c);
+        std::uint32_t pairs[kPairs] = {};
+        std::int32_t sums[2];
+        if (i < columns)
+          round_group(Isa::avx2, x + i * ldx, g, depth, 32512.0f, at, pairs, sums);
+        else
+          step_[at] = total_[at] = 0;
+        as_tile_rows(pairs, tiles_.data() + (at * 2 - static_cast<std::size_t>(c)) * kGroup);
+      }
+  }
+#endif
+
   /// Those from `first` on, which for_column_groups() gave.
   RoundedColumns columns(std::int32_t first) const {
-    const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(groups_);
+    const std::size_t at = place(first, 0, 0, 0);
     return {pairs_.data() + at * kPairs, bytes_.data() + at * kPairs / 2, step_.data() + at,
             total_.data() + at, minus_.data() + at * 3};
   }
+  /// Those from `first` on, a multiple of 16.
+  TileColumns tile_columns(std::int32_t first) const {
+    const std::size_t at = place(first, 0, 0, 0);
+    return {tiles_.data() + at * 2 * kGroup, step_.data() + at, total_.data() + at};
+  }
 
  private:
+  /// Where group `g` of input `first` + `c` is, of `n` inputs side by side.
+  std::size_t place(std::int32_t first, std::int32_t g, std::int32_t n, std::int32_t c) const {
+    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(first) * groups_ +
+                                    static_cast<std::ptrdiff_t>(g) * n + c);
+  }
+  /// Group `g` of the input `x`: writes its pairs, the sums of its halves, and, at `at`, step and total.
+  void round_group(Isa isa, const float* x, std::int32_t g, std::int32_t depth, float top, std::size_t at,
+                   std::uint32_t* pairs, std::int32_t* sums) {
+    x += static_cast<std::ptrdiff_t>(g) * kGroup;
+    float padded[kGroup];
+    if (const std::int32_t left = depth - g * kGroup; left < kGroup) {
+      std::fill(std::copy_n(x, left, padded), padded + kGroup, 0.0f);
+      x = padded;
+    }
+    step_[at] = round_group(isa, x, top, pairs, sums);
+    total_[at] = step_[at] * static_cast<float>(sums[0] + sums[1]);
+  }
   /// One group: writes its pairs and the sums of its halves; returns the step.
   static float round_group(Isa isa, const float* x, float top, std::uint32_t* pairs, std::int32_t* sums) {
 #if SPECULA_X86
@@ -147,6 +191,25 @@ class RoundedInputs {
     }
     return step.value;
   }
+
+  /// A row of a tile, of a group's 256 h, and the one of l, 16 rows after it.
+  [[gnu::target("avx2,fma")]] static void as_tile_rows(const std::uint32_t* pairs, std::uint16_t* row) {
+    for (int i = 0; i < kPairs; i += 8) {
+      const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs + i)),
+                    high = _mm256_and_si256(_mm256_add_epi16(both, _mm256_set1_epi16(128)),
+                                            _mm256_set1_epi16(-256));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + 2 * i), as_bfloat16(high));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + kTileInputs * kGroup + 2 * i),
+                          as_bfloat16(_mm256_sub_epi16(both, high)));
+    }
+  }
+  /// 16-bit integers of at most 8 significant bits.
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256i as_bfloat16(__m256i pairs) {
+    const __m256 even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 16), 16)),
+                 odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 16));
+    return _mm256_blend_epi16(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd),
+                              0xaa);
+  }
 #endif
 
   /// Bytes of 4 columns in one word, as nibbles lie: of word j first the even nibbles, then the odd ones.
@@ -162,6 +225,7 @@ class RoundedInputs {
 
   std::int32_t groups_ = 0;
   AlignedVector<std::uint32_t> pairs_, bytes_;
+  AlignedVector<std::uint16_t> tiles_;
   AlignedVector<float> step_, total_;
   AlignedVector<std::int32_t> minus_;
 };

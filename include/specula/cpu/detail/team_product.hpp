@@ -58,12 +58,14 @@ class TeamProduct {
               std::int32_t block_cols = 0)
       : isa_(options.isa),
         block_isa_(block_isa(options.isa, options.vnni)),
+        many_isa_(options.inputs == Inputs::int8 ? block_isa_ : for_many(block_isa_)),
         to_bytes_(options.inputs == Inputs::int8),
         team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)) {
     for (std::int32_t t = 0; t < options.threads; ++t) {
       if (options.inputs == Inputs::bf16)
         rounded_.emplace_back(pass_columns(options), most_cols, bytes > kCached);
-      if (block_cols > 0) integers_.emplace_back(pass_columns(options), block_cols);
+      if (block_cols > 0)
+        integers_.emplace_back(pass_columns(options), block_cols, many_isa_ == BlockIsa::amx);
     }
   }
 
@@ -94,11 +96,11 @@ class TeamProduct {
       if constexpr (std::is_same_v<decltype(of), BlockPanels>) {
         if constexpr (std::is_same_v<Real, float>) {
           RoundedInputs& integers = integers_[static_cast<std::size_t>(thread)];
+          const BlockIsa isa = last - first < kManyInputs ? block_isa_ : many_isa_;
           if (!std::exchange(rounded, true))
-            integers.round(isa_, to_bytes_, io.x, io.ldx, matrix.cols(), last - first,
-                           block_columns(block_isa_));
-          block_product(block_isa_, of, {count, round_up(matrix.cols(), kGroup) / kGroup}, to_bytes_,
-                        integers, io.y, io.ldy, last - first);
+            round_inputs(isa, to_bytes_, io.x, io.ldx, matrix.cols(), last - first, integers);
+          block_product(isa, of, {count, round_up(matrix.cols(), kGroup) / kGroup}, to_bytes_, integers, io.y,
+                        io.ldy, last - first);
         }
       } else if constexpr (std::is_same_v<decltype(of), Bf16Panels> && std::is_same_v<Real, float>) {
         if (rounded_.empty())
@@ -116,7 +118,7 @@ class TeamProduct {
   static constexpr std::size_t kCached = std::size_t{32} << 20;  // what last-level caches mostly hold
 
   Isa isa_;
-  BlockIsa block_isa_;
+  BlockIsa block_isa_, many_isa_;  // for few inputs and for many
   bool to_bytes_;
   std::shared_ptr<ThreadTeam> team_;
   std::vector<Bf16Product> rounded_;     // one per thread; empty unless inputs are rounded to bfloat16
