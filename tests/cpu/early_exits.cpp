@@ -264,6 +264,34 @@ UNTHREADED_TEST_CASE("a model without exits has one exit, its end") {
   CHECK(model.layers_to(0) == 1);
 }
 
+UNTHREADED_TEST_CASE("the time of the products alone: of any exit, and the model stays as it is") {
+  for (const DecoderConfig& config : {config_of({1, 3}), draft_of({1, 3})})
+    for (const WeightType type : {WeightType::bf16, WeightType::blocks}) {
+      Decoder<float> model(std::make_shared<const DecoderWeights<float>>(weights_of<float>(config, type)),
+                           {.max_nodes = 4});
+      model.append(std::vector<Token>{1, 2, 3});
+      const Token token = 1;
+      const NodeId root = kNoParent;
+      const LogitsView rows = model.extend({&token, 1}, {&root, 1});
+      const std::vector<float> before(rows.row(0).begin(), rows.row(0).end());
+      const auto count = model.change_count();
+      for (std::int32_t exit = 0; exit < 2; ++exit)
+        for (const std::int32_t nodes : {1, 4}) {
+          const double seconds = model.product_seconds(nodes, exit);
+          CHECK(seconds > 0);
+          CHECK(seconds < 10);
+        }
+      CHECK(model.change_count() == count);
+      CHECK(std::equal(before.begin(), before.end(), rows.row(0).begin()));
+      CHECK_THROWS_WITH_AS(model.product_seconds(0, 0), "Decoder::product_seconds: 0 nodes, must be 1 to 4",
+                           std::invalid_argument);
+      CHECK_THROWS_WITH_AS(model.product_seconds(5, 0), "Decoder::product_seconds: 5 nodes, must be 1 to 4",
+                           std::invalid_argument);
+      CHECK_THROWS_WITH_AS(model.product_seconds(1, 2), "Decoder::exit 2, must be 0 to 1",
+                           std::invalid_argument);
+    }
+}
+
 UNTHREADED_TEST_CASE("bad calls are refused and change nothing") {
   Random random(9);
   Twins<float> twins(config_of({1, 3}), {});

@@ -169,6 +169,18 @@ TEST_CASE("ranges of several types in one matrix: rows, values, types, bytes") {
   CHECK_FALSE(StoredType{WeightType::blocks, GgufId::q4_0} == StoredType{WeightType::blocks, GgufId::q4_1});
 }
 
+TEST_CASE("rows of every type of blocks are those of the file, bit for bit") {
+  for (const GgufId type : kBlockTypes) {
+    CAPTURE(static_cast<int>(type));
+    const Mixed mixed({{32, {WeightType::blocks, type}}, {21, {WeightType::blocks, type}}});
+    std::vector<float> got(static_cast<std::size_t>(Mixed::kCols));
+    for (std::int32_t row = 0; row < 53; ++row) {
+      mixed.matrix.get_row(row, got.data());
+      CHECK(same(mixed.rows[static_cast<std::size_t>(row)], got.data()));
+    }
+  }
+}
+
 TEST_CASE("any panels: in parts that are stored alike, in order, each from its own first panel on") {
   const Mixed mixed(kRanges);
   const PanelMatrix<float>& matrix = mixed.matrix;

@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -150,12 +151,20 @@ class PanelMatrix {
   /// Copies row `row` to `out` (cols). O(cols), strided.
   void get_row(std::int32_t row, Real* out) const {
     const Part& part = part_of(row);
-    for (std::int32_t k = 0; part.blocks && k < cols_; k += detail::kGroup) {
-      float values[detail::kGroup];
-      expand(part, row, k / detail::kGroup, values);
-      std::copy_n(values, std::min(detail::kGroup, cols_ - k), out + k);
-    }
-    for (std::int32_t k = 0; !part.blocks && k < cols_; ++k) out[k] = value(part, row, k);
+    if (part.blocks)
+      return detail::with_format(part.stored.blocks, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
+        constexpr detail::BlockFormat format = detail::format_of(type);
+        const std::byte* const panel = panel_of(part, row);
+        for (std::int32_t g = 0; g < groups(); ++g) {
+          detail::BlockGroup group;
+          float values[detail::kGroup];
+          detail::unpack_group(format, panel, g, row % detail::kPanel, group);
+          detail::expand_group(format, group, values);
+          const std::int32_t k = g * detail::kGroup;
+          std::copy_n(values, std::min(detail::kGroup, cols_ - k), out + k);
+        }
+      });
+    for (std::int32_t k = 0; k < cols_; ++k) out[k] = value(part, row, k);
   }
 
   /// A copy of some rows, (rows.size(), cols), in the order given; each bit is kept. Rows that are stored in

@@ -22,6 +22,8 @@ TEST_CASE("a deferred chunk: each token sees those before it, in order") {
   DecoderStages stages({2, 5}, {.max_nodes = 4, .prefill_chunk = 8});
   CHECK(stages.part(1).first_layer == 2);
   CHECK(stages.part(1).last_layer == 5);
+  CHECK(stages.part(0, 1).first_layer == 0);
+  CHECK(stages.part(0, 1).last_layer == 5);
   stages.append(std::vector<Token>{7, 8, 9});
   CHECK(stages.size() == 3);
   stages.start_columns(0, 3);
@@ -52,7 +54,7 @@ TEST_CASE("nodes see deferred tokens and their ancestors; a committed path keeps
   stages.start_columns(0, 1);
   for (NodeId node = 0; node < 3; ++node) {
     stages.push_node(node, 0);
-    stages.pass_stage(node);
+    stages.pass_stages(node, 1);
   }
   REQUIRE(stages.columns().size() == 4);
   // Slots: two computed, one deferred, nodes after the context of three.

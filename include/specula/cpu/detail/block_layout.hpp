@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "specula/base/compiler_options.hpp"
 #include "specula/cpu/detail/panel.hpp"
@@ -81,6 +82,48 @@ inline std::uint32_t further_bits(std::uint64_t numbers, int more) {
   return static_cast<std::uint32_t>(v | v >> 16);
 }
 
+/// What nibbles() was given.
+inline std::uint64_t from_nibbles(std::uint32_t nibbles) {
+  std::uint64_t v = nibbles;
+  v = (v | v << 16) & 0x0000ffff0000ffffu;
+  v = (v | v << 8) & 0x00ff00ff00ff00ffu;
+  return (v | v << 4) & in_each(15);
+}
+/// What further_bits() was given, but for the low four bits of each number.
+inline std::uint64_t from_further_bits(std::uint32_t bits, int more) {
+  std::uint64_t v = bits;
+  if (more == 1) {
+    v = in_each((v | v >> 12) & 255u) & 0x8040201008040201u;  // bit i of byte i
+    return ((v + in_each(127)) >> 7 & in_each(1)) << 4;
+  }
+  v = (v | v << 16) & 0x000000ff000000ffu;
+  v = (v | v << 12) & 0x000f000f000f000fu;
+  return ((v | v << 6) & in_each(3)) << 4;
+}
+
+/// Calls f(std::integral_constant<GgufId, type>), so that a loop knows its format. Requires has_format().
+template <class F>
+void with_format(GgufId type, F f) {
+  switch (type) {
+    case GgufId::q4_0:
+      return f(std::integral_constant<GgufId, GgufId::q4_0>{});
+    case GgufId::q4_1:
+      return f(std::integral_constant<GgufId, GgufId::q4_1>{});
+    case GgufId::q5_0:
+      return f(std::integral_constant<GgufId, GgufId::q5_0>{});
+    case GgufId::q5_1:
+      return f(std::integral_constant<GgufId, GgufId::q5_1>{});
+    case GgufId::q4_k:
+      return f(std::integral_constant<GgufId, GgufId::q4_k>{});
+    case GgufId::q5_k:
+      return f(std::integral_constant<GgufId, GgufId::q5_k>{});
+    case GgufId::q6_k:
+      return f(std::integral_constant<GgufId, GgufId::q6_k>{});
+    default:
+      return f(std::integral_constant<GgufId, GgufId::q8_0>{});
+  }
+}
+
 /// Writes a group's row `r` of 16 to a panel.
 inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::int32_t g, int r,
                        std::byte* panel) {
@@ -117,7 +160,7 @@ inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::
 }
 
 /// Reads it again.
-inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r,
+[[gnu::always_inline]] inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r,
                          BlockGroup& out) {
   const auto get = [&](std::ptrdiff_t at, auto& value) {
     std::memcpy(&value, panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), sizeof value);
@@ -129,19 +172,18 @@ inline void unpack_group(const BlockLayout& format, const std::byte* panel, std:
   at += format.group_head();
   std::uint32_t words[8] = {};
   for (int j = 0; j < format.words(); ++j) get(at + j * 4 * kPanel, words[j]);
-  const int more = format.bits - 4, per_word = more == 1 ? kPairs : kPairs / 2;
-  for (int i = 0; i < kGroup; ++i) {
-    const int j = i / 8, f = i % 8, p = 4 * j + f % 4;
-    std::uint32_t number = 0;
+  const int more = format.bits - 4;
+  for (int j = 0; j < 4; ++j) {
+    std::uint64_t q = 0;
     if (format.bits == 8) {
-      number = words[2 * j + f % 4 / 2] >> (8 * (f % 2) + 16 * (f / 4)) & 0xffu;
+      const std::uint64_t first = words[2 * j], second = words[2 * j + 1];
+      q = (first & 0xffffu) | (second & 0xffffu) << 16 | first >> 16 << 32 | second >> 16 << 48;
     } else {
-      number = words[j] >> 4 * f & 15u;
-      if (more > 0)
-        number |= (words[4 + p / per_word] >> (more * (p % per_word) + 16 * (f / 4)) & ((1u << more) - 1))
-                  << 4;
+      q = from_nibbles(words[j]);
     }
-    out.numbers[i] = static_cast<std::uint8_t>(number);
+    if (more == 1) q |= from_further_bits(words[4] >> 4 * j & 0x000f000fu, 1);
+    if (more == 2) q |= from_further_bits(words[4 + j / 2] >> 8 * (j % 2) & 0x00ff00ffu, 2);
+    std::memcpy(out.numbers + 8 * j, &q, sizeof q);
   }
 }
 

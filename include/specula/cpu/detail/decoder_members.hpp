@@ -311,6 +311,15 @@ bool Decoder<Real>::keeps_speculation() const {
 }
 
 template <class Real>
+double Decoder<Real>::product_seconds(std::int32_t nodes, std::int32_t exit) {
+  impl_->check_exit(exit);
+  if (nodes < 1 || nodes > impl_->options.max_nodes)
+    Impl::fail("product_seconds: " + std::to_string(nodes) + " nodes, must be 1 to " +
+               std::to_string(impl_->options.max_nodes));
+  return impl_->schedule.pass.product_seconds(nodes, layers_to(exit));
+}
+
+template <class Real>
 const std::shared_ptr<ThreadTeam>& Decoder<Real>::team() const {
   return impl_->schedule.pass.team();
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/stopwatch.hpp"
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/attention.hpp"
@@ -102,6 +103,23 @@ class DecoderPass {
     run(tokens, segments);
   }
 
+  /// Seconds of the products alone of a pass over `columns` tokens through the first `layers` layers.
+  double product_seconds(std::int32_t columns, std::int32_t layers) {
+    std::int32_t rows = 0;
+    see_matrices(*weights_, layers,
+                 [&](const PanelMatrix<Real>& matrix) { rows = std::max(rows, matrix.rows()); });
+    Activations<Real> in(columns, most_cols(*weights_, false)), out(columns, rows);
+    std::fill(in.values.begin(), in.values.end(), Real(1));
+    auto body = [&](std::int32_t thread) {
+      see_matrices(*weights_, layers, [&](const PanelMatrix<Real>& matrix) {
+        batch_.product.multiply(thread, matrix, in, out, 0, columns);
+      });
+    };
+    const double begin = specula::detail::monotonic_seconds();
+    team()->run(body);
+    return specula::detail::monotonic_seconds() - begin;
+  }
+
  private:
   void run(std::span<const BatchToken> tokens, std::span<const Segment<Real>> segments) {
     batch_.tokens = tokens;
@@ -152,26 +170,32 @@ class DecoderPass {
   /// Columns of the widest matrix, or of the widest with blocks.
   static std::int32_t most_cols(const DecoderWeights<Real>& weights, bool of_blocks) {
     std::int32_t most = 0;
-    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) {
+    see_matrices(weights, weights.config.layers, [&](const PanelMatrix<Real>& matrix) {
       if (!of_blocks || matrix.has_blocks()) most = std::max(most, matrix.cols());
     });
     return most;
   }
   static std::size_t bytes(const DecoderWeights<Real>& weights) {
     std::size_t all = 0;
-    see_matrices(weights, [&](const PanelMatrix<Real>& matrix) { all += matrix.bytes(); });
+    see_matrices(weights, weights.config.layers,
+                 [&](const PanelMatrix<Real>& matrix) { all += matrix.bytes(); });
     return all;
   }
-  /// The matrices that a pass multiplies by.
+  /// The matrices that a pass through the first `layers` layers multiplies by, in its order.
   template <class See>
-  static void see_matrices(const DecoderWeights<Real>& weights, See see) {
-    see(weights.head()), see(weights.embed_projection);
-    if (weights.feature_input) see(weights.feature_input->fusion), see(weights.feature_input->states);
-    for (const LayerWeights<Real>& layer : weights.layers) {
-      see(layer.attention.qkv), see(layer.attention.output);
-      if (layer.cross_attention) see(layer.cross_attention->query), see(layer.cross_attention->output);
-      see(layer.mlp.gate_up), see(layer.mlp.down);
+  static void see_matrices(const DecoderWeights<Real>& weights, std::int32_t layers, See see) {
+    const auto some = [&](const PanelMatrix<Real>& matrix) {
+      if (matrix.rows() > 0) see(matrix);
+    };
+    some(weights.embed_projection);
+    if (weights.feature_input) some(weights.feature_input->states), some(weights.feature_input->fusion);
+    for (std::int32_t l = 0; l < layers; ++l) {
+      const LayerWeights<Real>& layer = weights.layers[static_cast<std::size_t>(l)];
+      some(layer.attention.qkv), some(layer.attention.output);
+      if (layer.cross_attention) some(layer.cross_attention->query), some(layer.cross_attention->output);
+      some(layer.mlp.gate_up), some(layer.mlp.down);
     }
+    some(weights.head());
   }
 
   std::shared_ptr<const DecoderWeights<Real>> weights_;

@@ -129,26 +129,41 @@ class DecoderSchedule {
            up = stages.node(up).parent)
         needed_[static_cast<std::size_t>(up)] = true;
     for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
-    for (std::int32_t stage = 0; stage <= exit; ++stage) {
+    for (std::int32_t stage = 0, last; stage <= exit; stage = last + 1) {
       if (stages.waiting(stage) > kLazyTokens) catch_up(text, stage);
+      last = last_alike(stages, stage, exit);
       const std::int32_t waiting = stages.waiting(stage);
       stages.start_columns(stage, waiting);
       const auto push = [&](NodeId node) {
         if (stages.node(node).stages != stage) return;
         stages.push_node(node, stage);
-        stages.pass_stage(node);
+        stages.pass_stages(node, last + 1);
       };
       for (NodeId node = 0; node < stages.node_count(); ++node)
         if (needed_[static_cast<std::size_t>(node)]) push(node);
       const auto first_row = static_cast<std::int32_t>(stages.columns().size());
       for (const NodeId node : wanted_) push(node);
       const auto all = static_cast<std::int32_t>(stages.columns().size());
-      PassPart part = stages.part(stage);
+      PassPart part = stages.part(stage, last);
       part.to_exit_logits = to_exit_logits;
       pass.run(stages.columns(), text.segment(stages.computed(stage), stages.size() + stages.node_count()),
-               stage == exit ? first_row : all, part, to);
-      stages.mark_computed(stage, waiting);
+               last == exit ? first_row : all, part, to);
+      for (; stage <= last; ++stage) stages.mark_computed(stage, waiting);
     }
+  }
+
+  /// The last stage, at most `exit`, up to which all run the tokens that `stage` runs: one pass runs them
+  /// all.
+  std::int32_t last_alike(const DecoderStages& stages, std::int32_t stage, std::int32_t exit) const {
+    std::int32_t last = exit;
+    while (stages.computed(last) != stages.computed(stage)) --last;
+    const auto see = [&](NodeId node) {  // one that has gone further begins later
+      if (const std::int32_t gone = stages.node(node).stages; gone > stage) last = std::min(last, gone - 1);
+    };
+    for (NodeId node = 0; node < stages.node_count(); ++node)
+      if (needed_[static_cast<std::size_t>(node)]) see(node);
+    for (const NodeId node : wanted_) see(node);
+    return last;
   }
 
   void catch_up(Text& text, std::int32_t stage) {
@@ -187,7 +202,7 @@ class DecoderSchedule {
       row += nodes;
       return;
     }
-    for (NodeId node = first; node < stages.node_count(); ++node) stages.pass_stage(node);
+    for (NodeId node = first; node < stages.node_count(); ++node) stages.pass_stages(node, 1);
     Segment<Real> segment =
         text.segment(base, base + (nodes > 0 ? stages.size() - base + stages.node_count() : waiting));
     segment.first = static_cast<std::int32_t>(columns_.size());

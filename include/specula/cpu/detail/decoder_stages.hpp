@@ -46,8 +46,10 @@ class DecoderStages {
 
   std::int32_t count() const { return static_cast<std::int32_t>(exits_.size()); }
   std::int32_t layers_to(std::int32_t exit) const { return exits_[static_cast<std::size_t>(exit)]; }
-  PassPart part(std::int32_t stage) const {
-    return {.first_layer = stage ? layers_to(stage - 1) : 0, .last_layer = layers_to(stage)};
+  PassPart part(std::int32_t stage) const { return part(stage, stage); }
+  /// Of several stages at once.
+  PassPart part(std::int32_t first, std::int32_t last) const {
+    return {.first_layer = first ? layers_to(first - 1) : 0, .last_layer = layers_to(last)};
   }
 
   // ---- the context
@@ -98,8 +100,8 @@ class DecoderStages {
       nodes_.push_back(
           {tokens[i], parents[i], parents[i] == kNoParent ? 0 : node(parents[i]).depth + 1, 0, skips});
   }
-  /// The node has gone through one more stage.
-  void pass_stage(NodeId id) { ++nodes_[static_cast<std::size_t>(id)].stages; }
+  /// The node has gone through the first `count` stages.
+  void pass_stages(NodeId id, std::int32_t count) { nodes_[static_cast<std::size_t>(id)].stages = count; }
 
   // ---- the columns of a pass through one stage: tokens that wait for it, then nodes
 
