@@ -2,12 +2,15 @@
 """OpenVINO GenAI, for scripts/public_model, which runs this in a virtual environment: a line of JSON asks, a line of JSON answers.
 
 {"file", "assistant_tokens", "threads", "tokens", "new_tokens"} measures one text, by prompt lookup unless assistant_tokens is 0; {"file", "threads", "text", "first", "rows"} the total variation of
-the next tokens' distributions from the logits in the file `rows`, along a text from token `first` on.
+the next tokens' distributions from the logits in the file `rows`, along a text from token `first` on; {"file", "threads", "context", "most", "turns"} the times in ms
+of passes over 1 to `most` tokens after a context of random ones.
 """
 import functools
 import json
 import pathlib
+import statistics
 import sys
+import time
 
 import numpy
 import openvino
@@ -32,15 +35,38 @@ def measure(file, assistant_tokens, threads, tokens, new_tokens):
     return {"tokens": written, "ms": decoding / max(1, len(written) - 1), "prefill_ms": times.get_ttft().mean}
 
 
-def distance(file, threads, text, first, rows):
-    """Of the model that GenAI makes of the file, run by OpenVINO itself, a pass per token."""
+def request_of(file, threads):
+    """The model that GenAI makes of the file, run by OpenVINO itself."""
     openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads, enable_save_ov_model=True)
-    request = openvino.Core().compile_model(str(pathlib.Path(file).parent / "openvino_model.xml"), "CPU", {"INFERENCE_NUM_THREADS": threads}).create_infer_request()
+    return openvino.Core().compile_model(str(pathlib.Path(file).parent / "openvino_model.xml"), "CPU", {"INFERENCE_NUM_THREADS": threads}).create_infer_request()
+
+
+def given(text, begin, end):
+    """The inputs of a pass over these tokens of a text."""
+    return {"input_ids": numpy.array([text[begin:end]], dtype=numpy.int64), "attention_mask": numpy.ones((1, end), dtype=numpy.int64),
+            "position_ids": numpy.arange(begin, end, dtype=numpy.int64)[None], "beam_idx": numpy.zeros(1, dtype=numpy.int32)}
+
+
+def passes(file, threads, context, most, turns):
+    request, text, times = request_of(file, threads), [int(x) for x in numpy.random.default_rng(1).integers(1000, 9000, context + most)], []
+    for n in range(1, most + 1):
+        took = []
+        for _ in range(turns + 1):  # in the first one it makes what it needs for these sizes
+            request.reset_state()
+            request.infer(given(text, 0, context))
+            start = time.perf_counter()
+            request.infer(given(text, context, context + n))
+            took.append(1e3 * (time.perf_counter() - start))
+        times.append(statistics.median(took[1:]))
+    return {"ms": times}
+
+
+def distance(file, threads, text, first, rows):
+    """A pass per token."""
+    request = request_of(file, threads)
     apart, same, begin, references = [], 0, 0, numpy.memmap(rows, dtype=numpy.float32)
     for n, end in enumerate(range(first + 1, len(text))):
-        given = {"input_ids": numpy.array([text[begin:end]], dtype=numpy.int64), "attention_mask": numpy.ones((1, end), dtype=numpy.int64),
-                 "position_ids": numpy.arange(begin, end, dtype=numpy.int64)[None], "beam_idx": numpy.zeros(1, dtype=numpy.int32)}
-        row = request.infer(given)["logits"][0, -1]
+        row = request.infer(given(text, begin, end))["logits"][0, -1]
         reference = references[n * row.size:(n + 1) * row.size]
         p, q = (numpy.exp(x.astype(float) - x.max()) for x in (row, reference))
         apart.append(float(abs(p / p.sum() - q / q.sum()).sum() / 2))
@@ -53,7 +79,7 @@ print(json.dumps({"version": openvino_genai.get_version()}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     try:
-        answer = (distance if "rows" in asked else measure)(**asked)
+        answer = (distance if "rows" in asked else passes if "most" in asked else measure)(**asked)
     except Exception as error:  # of any kind: the row says so
         answer = {"error": " ".join(str(error).split())[:200]}
     print(json.dumps(answer), flush=True)
