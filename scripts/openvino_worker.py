@@ -3,7 +3,7 @@
 
 {"file", "assistant_tokens", "threads", "tokens", "new_tokens"} measures one text, by prompt lookup unless assistant_tokens is 0; {"file", "threads", "text", "first", "rows"} the total variation of
 the next tokens' distributions from the logits in the file `rows`, along a text from token `first` on; {"file", "threads", "context", "most", "turns"} the times in ms
-of passes over 1 to `most` tokens after a context of random ones.
+of passes over 1 to `most` tokens after `context` or a few more.
 """
 import functools
 import json
@@ -19,17 +19,22 @@ import openvino_genai
 
 @functools.cache
 def pipeline(file, lookup, threads):
-    return openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads, **({"prompt_lookup": True} if lookup else {}))
+    made = openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads, **({"prompt_lookup": True} if lookup else {}))
+    generated(made, list(range(2000, 2032)), 4, 4 if lookup else 0)  # its first text takes longer
+    return made
 
 
-def measure(file, assistant_tokens, threads, tokens, new_tokens):
-    pipe = pipeline(file, assistant_tokens > 0, threads)
+def generated(pipe, tokens, new_tokens, assistant_tokens):
     config = openvino_genai.GenerationConfig(max_new_tokens=new_tokens, do_sample=False, apply_chat_template=False)
     config.eos_token_id = pipe.get_tokenizer().get_eos_token_id()
     config.stop_token_ids = {config.eos_token_id}
     if assistant_tokens:
         config.num_assistant_tokens, config.max_ngram_size = assistant_tokens, 3
-    done = pipe.generate(openvino.Tensor(numpy.array([tokens], dtype=numpy.int64)), config)
+    return pipe.generate(openvino.Tensor(numpy.array([tokens], dtype=numpy.int64)), config)
+
+
+def measure(file, assistant_tokens, threads, tokens, new_tokens):
+    done = generated(pipeline(file, assistant_tokens > 0, threads), tokens, new_tokens, assistant_tokens)
     written, times = list(done.tokens[0]), done.perf_metrics
     decoding = times.get_generate_duration().mean - times.get_ttft().mean  # ms, of all tokens but the first
     return {"tokens": written, "ms": decoding / max(1, len(written) - 1), "prefill_ms": times.get_ttft().mean}
@@ -48,14 +53,16 @@ def given(text, begin, end):
 
 
 def passes(file, threads, context, most, turns):
-    request, text, times = request_of(file, threads), [int(x) for x in numpy.random.default_rng(1).integers(1000, 9000, context + most)], []
+    request, times = request_of(file, threads), []
+    text = [int(x) for x in numpy.random.default_rng(1).integers(1000, 9000, context + most * (turns + 1))]
     for n in range(1, most + 1):
+        request.reset_state()
+        request.infer(given(text, 0, context))
         took = []
-        for _ in range(turns + 1):  # in the first one it makes what it needs for these sizes
-            request.reset_state()
-            request.infer(given(text, 0, context))
+        for turn in range(turns + 1):  # the context grows by each; in the first one it makes what it needs for this size
+            at = context + n * turn
             start = time.perf_counter()
-            request.infer(given(text, context, context + n))
+            request.infer(given(text, at, at + n))
             took.append(1e3 * (time.perf_counter() - start))
         times.append(statistics.median(took[1:]))
     return {"ms": times}

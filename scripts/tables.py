@@ -200,12 +200,11 @@ def method(name):
 
 # ---- other projects, as peers.json lists them
 
-@named(TABLES, ("peers", False), ("peers: front page", True))
-def peers(page, front):
-    """What each project has; on the front page without links, and without the rows that matter less."""
+@named(TABLES, "peers")
+def peers(page):
+    """What each project has."""
     data = load("peers")
-    shown = [[x["row"], *x["cells"]] for x in data["rows"] if x["front"] or not front]
-    return table(["", *data["columns"]], [[re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell) for cell in row] for row in shown] if front else shown)
+    return table(["", *data["columns"]], [[x["row"], *x["cells"]] for x in data["rows"]])
 
 
 # ---- benchmarks of the CPU, and of compilers
