@@ -83,6 +83,12 @@ def sources():
     return [*git("rev-parse", "HEAD:include", "HEAD:examples"), *(["and changes"] if git("status", "--porcelain", "include", "examples") else [])]
 
 
+def same_sources(commit):
+    """Whether what is measured is that of this commit."""
+    shown = subprocess.run(["git", "-C", str(root), "diff", "--quiet", commit, "--", "include", "examples"], capture_output=True)
+    return shown.returncode == 0
+
+
 def record():
     """Commit, date and machine. Virtual machines often name no more than the processor's maker: so its family and model too."""
     def git(*arguments):

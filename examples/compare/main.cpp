@@ -251,10 +251,7 @@ int run(int argc, char** argv) {
   for (const auto& prompt : test.tokens) prompt_tokens += prompt.size();
   settings["prompt_tokens"] = prompt_tokens;
   settings["load_seconds"] = loading.count();
-  const auto& kept = models.target_model().weights()->kept;  // most of the weights in memory
-  const auto most = std::max_element(kept.begin(), kept.end(),
-                                     [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-  if (most != kept.end()) settings["kept"] = word_of(most->as);
+  settings["kept"] = word_of(models.target_weights());
   settings["memory_mib"] = {{"target_loaded", loaded}, {"at_most", peak_memory()}};
   if (!work.texts.empty()) {
     const auto batches =

@@ -21,7 +21,7 @@ also '^native:1/0/specula/q4_1/60: [0-9]* tokens in .* s'
 expect 0 '"native:1": 1' cat "$scratch/json/public_model.json"
 also '"commit"'
 if grep -q "$root\|$scratch" "$scratch"/json/public_model.json; then echo 'FAILED: a path of this machine is in the JSON'; failed=1; fi
-python3 - "$scratch/json/measured.json" <<'END'
+python3 - "$scratch"/json/measured_*.json <<'END'
 import json, pathlib, sys
 file = pathlib.Path(sys.argv[1])
 done = json.loads(file.read_text())
