@@ -110,8 +110,18 @@ def by_formula(data, name, one_way):
     return (plain["target_milliseconds_per_call"] + links) * own["mat"] / (own["target_milliseconds_per_call"] + own["draft_milliseconds_per_round"] + links)
 
 
+def products(data):
+    """What the target multiplied: weights in blocks (of runs that say how weights were kept), bfloat16, or floats."""
+    return "blocks" if data.get("kept") == "blocks" else "bfloat16" if data.get("inputs") == "bf16" else "floats"
+
+
+def kept(data):
+    """How the target's weights were in memory. Runs before blocks say only what was asked for, which was bfloat16 for quantised files."""
+    return {"blocks": "blocks", "bf16": "bfloat16", "full": "floats"}[data.get("kept") or {"auto": "bf16"}.get(data["weights"], data["weights"])]
+
+
 def processor(data):
-    return f"{data['run']['machine']['cpu']}, products of {'bfloat16' if data['inputs'] == 'bf16' else 'floats'}"
+    return f"{data['run']['machine']['cpu']}, products of {products(data)}"
 
 
 # What is said of a row, of which p is the pipeline.
@@ -130,7 +140,7 @@ WHAT = {
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
     "prompts": lambda row, p: str(p["prompts"]),
     "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
-    "products": lambda row, p: "bfloat16" if row.data.get("inputs") == "bf16" else "floats",
+    "products": lambda row, p: products(row.data),
     "processor": lambda row, p: processor(row.data),
     # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
     # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.
@@ -235,7 +245,7 @@ def sentence(name):
 def source(file, page):
     """Where the figures of a run come from: lines below its table."""
     data = load(file)
-    run, inputs = data["run"], "products of bfloat16 (AVX512_BF16)" if data["inputs"] == "bf16" else "products of floats"
+    run, inputs = data["run"], "products of " + products(data) + (" (AVX512_BF16)" if products(data) == "bfloat16" else "")
     files = ", ".join(TITLES.get(f, f) for f in dict.fromkeys(run["prompts"]))
     threads = f"{data['threads']} thread" + ("s" if data["threads"] > 1 else "")
     repeats = f", {data['repeat']} runs each" if data["repeat"] > 1 else ""

@@ -27,6 +27,18 @@ def options(usage, **defaults):
     return parser.parse_args()
 
 
+# Instruction sets, the best one last: the processor's flags, the options of scripts/llama_cpp, and what libllama must and must not say of itself.
+SETS = {"avx2": (("avx2",), (), ("AVX2",), ("AVX_VNNI", "AVX512")),
+        "avx-vnni": (("avx2", "avx_vnni"), ("--avx-vnni",), ("AVX2", "AVX_VNNI"), ("AVX512",)),
+        "avx512": (("avx512bw", "avx512vl", "avx512_vnni"), ("--avx512",), ("AVX512", "AVX512_VNNI"), ())}
+
+
+def sets():
+    """Those that this processor has."""
+    flags = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return [name for name, (needs, *_) in SETS.items() if flags and set(needs) <= set(flags[1].split())]
+
+
 def fail(what):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {what}")
 
@@ -35,6 +47,18 @@ def smollm2():
     """SmolLM2-135M-Instruct, where scripts/demo --model smollm2 puts it."""
     file = cache / "SmolLM2-135M-Instruct.Q4_1.gguf"
     return file if file.exists() else fail(f"no {file}: scripts/demo --model smollm2 downloads it")
+
+
+def random_1b(kind):
+    """A random model of the shapes of Llama 3.2 1B (scripts/random_gguf)."""
+    file = root / f"build/blocks/llama-1b.{kind}.gguf"
+    if not file.exists():
+        print(f"writing {file.name}", flush=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".unfinished")
+        subprocess.run([root / "scripts/random_gguf", "--like", "llama-1b", "--types", kind, "--out", fresh], check=True, stdout=subprocess.DEVNULL)
+        fresh.replace(file)
+    return file
 
 
 def libllama(*which):
@@ -49,6 +73,20 @@ def build(*targets, llama=""):
         'cmake --build build/release --target "$@" --parallel "$jobs"'
     subprocess.run(["bash", "-euc", script, "build", *targets], cwd=root, check=True)
     return root / "build/release/examples"
+
+
+def sources():
+    """What tells the sources of what is measured from others: of a commit that changes pages or scripts it is the same."""
+    def git(*arguments):
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout.split()
+
+    return [*git("rev-parse", "HEAD:include", "HEAD:examples"), *(["and changes"] if git("status", "--porcelain", "include", "examples") else [])]
+
+
+def same_sources(commit):
+    """Whether what is measured is that of this commit."""
+    shown = subprocess.run(["git", "-C", str(root), "diff", "--quiet", commit, "--", "include", "examples"], capture_output=True)
+    return shown.returncode == 0
 
 
 def record():

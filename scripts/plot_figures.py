@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, verified_by_flashinfer
-from figures import TITLES, by_formula, load, over_all, pipelines
+from figures import TITLES, by_formula, load, over_all, pipelines, products
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -36,6 +36,7 @@ class Panel:
     ticks: dict = None     # of x: value to text
     y_ticks: dict = None
     y_log: bool = False
+    y_limits: tuple = None
     diagonal: bool = False
 
 
@@ -77,6 +78,7 @@ def plot(name):
 
 # ---- words and points
 
+INSTRUCTIONS = {"avx2": "AVX2", "avx-vnni": "AVX-VNNI", "avx512": "AVX512-VNNI"}
 PACK = "The repository's target of 26 million parameters"
 
 
@@ -89,7 +91,7 @@ def prompts_of(data):
 
 
 def inputs_of(data):
-    return "bfloat16 products" if data["inputs"] == "bf16" else "float products"
+    return {"floats": "float"}.get(products(data), products(data)) + " products"
 
 
 def temperature(data):
@@ -146,6 +148,31 @@ def public(*sets):
                  f"{', '.join(prompts_of(data) for data in sets)}", where(*sets)],
                 [Panel([Series("", [points[label] for label in labels], shade, text=times)], title, labels, bars=True, reference=1,
                        limits=limits, ticks=ticks(0, 1, 2, form="{:g}x")) for title, points in zip(titles, found)], columns=3, row=34)
+
+
+@figure("blocks", "public_model")
+def passes(data, beside):
+    """Why drafts pay in one engine and not in another."""
+    models = list(dict.fromkeys(x["model"] for x in data["passes"]))
+    chosen, panels = [models[0], models[-1]], []
+    for model in chosen:
+        found = [x for x in data["passes"] if x["model"] == model]
+        theirs = {} if model != models[0] else beside.get("openvino_passes", {})
+        least = min(theirs, key=lambda kind: theirs[kind][0], default=None)
+        most = 1.08 * max(max(ms) for ms in [*(ms for x in found for ms in x["ms"].values()), *(theirs[kind] for kind in [least] if kind)])
+        for x in found:
+            series = [Series(engine, [(y, None, None) for y in x["ms"][engine]], colour, marker, text="{:.1f} ms".format, x=list(range(1, len(x["ms"][engine]) + 1)))
+                      for engine, colour, marker in (("specula", BLUE, "o"), ("llama.cpp", ORANGE, "s"))]
+            if least and x is found[-1]:
+                series.append(Series(f"OpenVINO ({least.upper()}, from the run of whole texts)", [(y, None, None) for y in theirs[least]], GREEN, "^", text="{:.1f} ms".format,
+                                     x=list(range(1, len(theirs[least]) + 1))))
+            panels.append(Panel(series, f"{model.partition(',')[0].replace('-Instruct', '')}\n{INSTRUCTIONS[x['isa']]}", axis="tokens in the pass", y_axis="T(n), ms" if x is found[0] else "",
+                                ticks=ticks(*(n for n in (1, 2, 4, 8) if n <= len(x["ms"]["specula"]))), y_limits=(0, most)))
+    trial = ["A trial of the script, with few turns beside other work: no measurement"] if data["repeat"] < 3 else []
+    return Plot("T(n): time of a pass over n tokens, by engine and instruction set",
+                [f"A draft of n - 1 tokens pays if the pass over n costs less than the tokens that it brings. {' and '.join(chosen)}, weights of 4 bits in both engines",
+                 f"1 thread of an {data['machine']['cpu']}; medians of {data['repeat']} turns in which the engines alternate; {data['date']}, commit {data['commit']}", *trial],
+                panels, columns=len(panels) // len(chosen), height=200)
 
 
 # ---- by method, on the model pack's target

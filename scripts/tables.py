@@ -4,7 +4,7 @@ import os
 import re
 
 import runs
-from figures import TITLES, Missing, Row, by_formula, columns, folder, load, over_all, pipelines, root, rows, source, speedup_over_all, table, with_interval
+from figures import TITLES, Missing, Row, by_formula, columns, folder, load, over_all, kept, pipelines, products, root, rows, source, speedup_over_all, table, with_interval
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -108,19 +108,13 @@ def defined(data):
             ("[95%: 10,000 resamplings of the prompts]." if timed else "(no intervals: these runs kept no times of single prompts)."))
 
 
-@named(TABLES, "public: best")
-def public_best(page):
-    """For the front page."""
-    sets = public_sets(0)
-    data = load(next(iter(sets.values())))
-    out = [[f"`{Row(next(iter(sets.values())), label).p['name']}`", what, *(Row(of, label)["speedup over all"] for of in sets.values())]
-           for label, what in (
-               ("plain draft or copies", "a draft model of 3 MB, or copies of earlier text"),
-               ("HASS or copies", "a HASS head of 4 MB, or copies"), ("Max-Gram, cost-aware", "copies alone: no draft model"))]
-    link = os.path.relpath(root / "docs/models.md", (root / page).parent)
-    return table(["pipeline", "drafts come from", *sets], out) + [
-        "", f"{defined(data)} {data['target'].partition('.')[0]} (GGUF, Q4_1), greedy, {data['max_new_tokens']} new tokens, prompts: {prompts_in(sets)}; "
-            f"{data['threads']} thread of an {data['run']['machine']['cpu']}, {data['run']['date']}. [Details and data]({link}#what-speculation-brings)."]
+@named(CLAIMS, ("public: kept", "public"), ("public: avx2: kept", "public_avx2"))
+def public_kept(section):
+    """How the weights were in memory, of a table's runs."""
+    found = {kept(load(file)) for file in public_sets(0, section).values()}
+    if len(found) > 1:
+        raise ValueError("a table of weights that were kept in several ways")
+    return f"as {found.pop()}"
 
 
 @named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
@@ -185,148 +179,6 @@ def smollm2_memory(page):
     return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source("paper_smollm2_bf16", page)
 
 
-BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8, "bf16": 16, "f16": 16}
-
-
-@named(TABLES, *((f"beside others: {isa}, {n}", isa, n) for isa in ("native", "avx2") for n in (1, 2)))
-def beside_others(page, isa, threads):
-    """A public model in our engine and in those that a user would take instead (scripts/public_model)."""
-    data = load("public_model")
-    shown = [row for row in data["rows"] if (row["isa"], row["threads"]) == (isa, threads)]
-    if not shown:
-        raise Missing("public_model")
-    kinds, out = list(dict.fromkeys(x["kind"] for x in shown[0]["prompts"])), []
-    for row in shown:
-        times = {kind: [x["ms"] for x in row["prompts"] if x["kind"] == kind] for kind in kinds}  # ms per token; every text has as many tokens
-        row["speeds"] = [1e3 * len(x) / sum(x) if x else 0 for x in times.values()]
-        row["rest"] = 1e3 * len(kinds[1:]) / sum(sum(x) / len(x) for kind, x in times.items() if kind != kinds[0]) if all(row["speeds"]) else 0  # 0: no text of some prompt
-        apart = row["total_variation"]
-        same = "" if row["mode"] == "plain" else f"{sum(x['same'] for x in row['prompts'])} of {len(row['prompts'])}"
-        plain = [f"{1e3 / x:.1f}" if x and row["mode"] == "plain" else "" for x in (row["speeds"][0], row["rest"])]
-        out.append([row["engine"], row["weights"].upper(), row["mode"] if ":" not in row["mode"] else f"`{row['mode']}`", *plain,
-                    *(f"{x:.0f}" if x else "" for x in [*row["speeds"], row["rest"]]), same, f"{apart['mean']:.4f}" if apart else ""])
-    cells = [sum(x["prompt_tokens"] + x["new_tokens"] / 2 for x in some) / len(some)
-             for some in ([x for x in shown[0]["prompts"] if (x["kind"] == kinds[0]) == first] for first in (True, False))]
-    heads = ["engine", "weights", "how", *(f"ms per token after {n:.0f} cells" for n in cells), *(f"{kind}, tokens/s" for kind in kinds),
-             "last three together", "same text", "total variation"]
-    # llama.cpp decodes plainly at its fastest flags: its own program has flash attention on, libllama driven from here has it off.
-    others = [row for row in shown if row["engine"] != "specula" and ("specula" not in row["engine"] or row["mode"] == "plain")]
-    speeds = (lambda row: row["speeds"][0], lambda row: row["rest"])
-    ahead = [("", [row for row in shown if row["engine"] == "specula"], others)]
-    ahead += [(f"plain decoding at {bits} bits", *([row for row in some if row["mode"] == "plain" and BITS[row["weights"]] == bits] for some in ahead[0][1:])) for bits in (8, 16)]
-    said = [f"{what or 'at any weights in any way'} " + "/".join(f"{best(ours, of) / best(its, of):.2f}x" if best(its, of) else "-" for of in speeds) for what, ours, its in ahead if ours and its]
-    flags = "; ".join(f"{engine.partition(',')[0]}: {how}" for engine, how in data["flags"].items() if engine.endswith(f", {isa}"))
-    empty = " Where a cell is empty, the engine gave no text, or the figure does not apply." if any(not all(row["speeds"]) for row in shown) else ""
-    return table(heads, out) + [
-        "", *([f"The fastest of specula's engine over the fastest of the others, on {kinds[0]}/on the other three together: {', '.join(said)}. Plain decoding of llama.cpp is at its fastest: "
-                   "by its own program, with flash attention, or through libllama without. One prompt of each kind, so no interval.", ""] if said else []),
-        f"{len(shown[0]['prompts'])} prompts ({', '.join(kinds)}) of {sum(x['prompt_tokens'] for x in shown[0]['prompts'])} tokens, {data['new_tokens']} new tokens each, greedy, medians of "
-        f"{data['repeat']} runs, {threads} thread{'s' * (threads > 1)}; decoding without the prompt's. {flags}. `{data['model']}`, commit {data['commit']}, {data['date']}, "
-        f"{data['machine']['cpu']}. [Data](benchmarks/public_model.json)." + empty + runs.footnote(data)]
-
-
-def best(rows, of):
-    return max(map(of, rows))
-
-
-# ---- weights in blocks (scripts/blocks)
-
-SETS = {"avx2": "AVX2", "avx-vnni": "AVX-VNNI", "avx512": "AVX512-VNNI"}
-CONTEXT = 2048  # tokens of the table of memory
-SETTINGS = {"blocks": "blocks", "bf16": "bfloat16", "full": "floats", "half": "half floats", "int16": "16 bits", "int8": "8 bits"}
-
-
-def blocks(part):
-    data = load("blocks")
-    if part not in data:
-        raise Missing("blocks")
-    return data, data[part]
-
-
-def blocks_source(page, data, words):
-    link = os.path.relpath(folder / "blocks.json", (root / page).parent)
-    return ["", f"{words}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})." + runs.footnote(data) +
-            (" A trial of the script, with few turns and texts beside other work: no measurement." if data["repeat"] < 3 else "")]
-
-
-@named(TABLES, "blocks: passes")
-def blocks_passes(page):
-    """T(n) of both engines on each instruction set, and over llama.cpp's T(1)."""
-    data, found = blocks("passes")
-    out, shown = [], (1, 2, 4, 8)
-    for x in found:
-        for engine, ms in x["ms"].items():
-            out.append([x["model"], SETS[x["isa"]], engine] + [f"{ms[n - 1]:.1f} ({ms[n - 1] / x['ms']['llama.cpp'][0]:.2f})" if n <= len(ms) else "" for n in shown])
-    after = list(dict.fromkeys(x["prompt_tokens"] for x in found))
-    return table(["model", "instructions", "engine", *(f"T({n}), ms" for n in shown)], out) + blocks_source(
-        page, data, f"In brackets: over llama.cpp's T(1) of the same instructions. After {' or '.join(map(str, after))} tokens, 1 thread, medians of {data['repeat']} turns in which the engines alternate; "
-        f"specula with its defaults for blocks, {found[0]['engine']} built for the same instructions")
-
-
-@named(TABLES, "blocks: memory")
-def blocks_memory(page):
-    data, found = blocks("memory")
-    out = []
-    for x in found:
-        peak, loads = ("not run", "") if x["computed"] else (f"{x['peak_bytes'] / 1e6:,.0f} MB", f"{x['load_seconds']:.2f} s")
-        out.append([x["model"], SETTINGS[x["weights"]], SETTINGS[x["cache"]], *(f"{x[key] / 1e6:,.0f} MB" for key in ("file_bytes", "weight_bytes", "cache_bytes")), peak, loads])
-    return table(["model", "weights kept as", "keys and values as", "file", "weights", "keys and values", "process, at most", "loads in"], out) + blocks_source(
-        page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values, and the file that was not run, are computed from the sizes of the tensors; the process, at most, is "
-        "what Linux counts of specula-compare (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
-
-
-@named(TABLES, "blocks: distance")
-def blocks_distance(page):
-    data, found = blocks("distance")
-    out = [[x["engine"], *(SETTINGS.get(x[key], x[key]) if x["engine"] == "specula" else "its own" if key != "weights" else "blocks" for key in ("weights", "inputs", "cache")),
-            f"{x['mean']:.5f}", f"{x['largest']:.4f}", f"{x['same_likeliest']} of {x['rows']}"] for x in found["settings"]]
-    return table(["engine", "weights", "inputs of products", "keys and values", "total variation, mean", "largest", "same likeliest token"], out) + blocks_source(
-        page, data, f"SmolLM2-135M-Instruct, Q4_1; the answers to {len(found['prompts'])} prompts ({', '.join(TITLES[x] for x in found['prompts'])}), "
-        f"{found['settings'][0]['rows']} tokens, 1 thread, {SETS[found['isa']]}")
-
-
-@named(TABLES, "blocks: texts")
-def blocks_texts(page):
-    data, found = blocks("texts")
-    out = []
-    for x in found:
-        plain, own = x["pipelines"][0], x["pipelines"][-1]
-        out.append([SETS[x["isa"]], SETTINGS[x["inputs"]], f"{x['temperature']:g}", f"{own['identical_to_autoregressive']} of {own['prompts']}", f"{own['mat']:.2f}",
-                    *(f"{sum(n for n, _ in p['by_prompt']) / sum(s for _, s in p['by_prompt']):.0f}" for p in (plain, own)), speedup_over_all((plain, own))])
-    of = found[0]["pipelines"]
-    return table(["instructions", "inputs", "temperature", "same text", "MAT", "plain decoding, tokens/s", "with drafts, tokens/s", "speedup"], out) + ["", defined({"pipelines": of})] + blocks_source(
-        page, data, f"SmolLM2-135M-Instruct, Q4_1, `{of[-1]['name']}` with [its drafts]({os.path.relpath(root / 'examples/smollm2/README.md', (root / page).parent)}); "
-        f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, 1 thread, one run")
-
-
-def said(text):
-    """For a sentence."""
-    return text if load("blocks")["repeat"] >= 3 else f"{text} (a trial, no measurement)"
-
-
-def spread(values, digits=2):
-    low, high = (f"{x:.{digits}f}" for x in (min(values), max(values)))
-    return said(low if low == high else f"{low} to {high}")
-
-
-@named(CLAIMS, ("blocks: T(1) of SmolLM2", "SmolLM2"), ("blocks: T(1) of the others", "random"))
-def blocks_plain(start):
-    """How long a token takes, as a share of llama.cpp's time, over the instruction sets."""
-    return spread([x["ms"]["specula"][0] / x["ms"]["llama.cpp"][0] for x in blocks("passes")[1] if x["model"].startswith(start)])
-
-
-@named(CLAIMS, ("blocks: rise, specula", "specula"), ("blocks: rise, llama.cpp", "llama.cpp"))
-def blocks_rise(engine):
-    """T(4) / T(1) of SmolLM2."""
-    return spread([x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes")[1] if x["model"].startswith("SmolLM2")], 1)
-
-
-@named(CLAIMS, *((f"blocks: {which}", which) for which in ("int16", "int8", "bf16", "llama.cpp")))
-def blocks_apart(which):
-    """The mean total variation of a setting: the first with these words, of the engine or of the inputs or weights."""
-    return said(f"{next(x for x in blocks('distance')[1]['settings'] if which in (x['engine'], x['inputs'], x['weights']))['mean']:.4f}")
-
-
 # ---- the papers' figures beside ours, as reported.json lists them
 
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}
@@ -341,19 +193,18 @@ def method(name):
         data = (row := Row(x["file"], x["row"])).data
         files = dict.fromkeys(data["run"]["prompts"] if "run" in data else ("gsm8k", "humaneval"))
         setting = (f"{' and '.join(TITLES.get(f, f) for f in files)}, " + ("greedy" if data["temperature"] == 0 else f"temperature {data['temperature']:.2g}")
-                   + (", bfloat16 products" if data["inputs"] == "bf16" else ", products of floats"))
+                   + {"bfloat16": ", bfloat16 products"}.get(products(data), f", products of {products(data)}"))
         out.append([f"here ({row.link()})", x["models"], setting, row.says(*x["figures"])])
     return table(["source", "models", "setting", "figures"], out)
 
 
 # ---- other projects, as peers.json lists them
 
-@named(TABLES, ("peers", False), ("peers: front page", True))
-def peers(page, front):
-    """What each project has; on the front page without links, and without the rows that matter less."""
+@named(TABLES, "peers")
+def peers(page):
+    """What each project has."""
     data = load("peers")
-    shown = [[x["row"], *x["cells"]] for x in data["rows"] if x["front"] or not front]
-    return table(["", *data["columns"]], [[re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell) for cell in row] for row in shown] if front else shown)
+    return table(["", *data["columns"]], [[x["row"], *x["cells"]] for x in data["rows"]])
 
 
 # ---- benchmarks of the CPU, and of compilers

@@ -201,6 +201,13 @@ std::optional<specula::BigramTable> ModelPack::bigram() {
                            "; bigram=text and bigram=none read no table");
 }
 
+specula::cpu::WeightType ModelPack::target_weights() {
+  const auto weights = load_target().model.weights();
+  const auto most = std::max_element(weights->kept.begin(), weights->kept.end(),
+                                     [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  return most == weights->kept.end() ? specula::cpu::WeightType::full : most->as;
+}
+
 ModelPack::Loaded& ModelPack::load_target() { return load("target", folders_.target_folder()); }
 
 ModelPack::Loaded& ModelPack::load_draft(const std::string& name) {

@@ -100,6 +100,8 @@ class ModelPack final : public specula::PipelineModels {
   specula::PipelineModels& text(std::int32_t slot);
   /// The models themselves: drafts of these names.
   specula::cpu::Decoder<float>& target_model();
+  /// How most of its matrices are kept in memory.
+  specula::cpu::WeightType target_weights();
   std::vector<specula::cpu::Decoder<float>*> draft_models(std::span<const std::string> names);
   /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;

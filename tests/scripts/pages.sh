@@ -135,7 +135,7 @@ grep -q '^| \[paper_asd_t0.json\](paper_asd_t0.json) | measured with changes' "$
 set_in paper_mt_bench.json 'x["run"]["commit"] = "1234567"'
 refuses "docs/benchmarks/README.md: the table 'paper: by category' mixes commit 1234567 on " 'columns of several commits'
 set_in paper_public_humaneval_t0.json 'x["run"]["machine"]["cpu"] = "a Z80"'
-refuses "README.md: the table 'public: best' mixes commit " 'columns of several processors'
+refuses "docs/models.md: the table 'public: temperature 0' mixes commit " 'columns of several processors'
 set_in cuda_h200_bars.json 'x["commit"] = "1234567"'
 python3 "$root/scripts/pages" >/dev/null
 grep -q '| H200, 1234567: us |' "$copy/docs/cuda_performance.md"  # a column may say that it is of another commit
