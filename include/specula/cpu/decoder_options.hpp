@@ -32,7 +32,8 @@ struct DecoderOptions {
   std::int32_t vocab_size = 0;       ///< rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();              ///< instruction set of the products
   Inputs inputs = Inputs::full;      ///< of the products
-  /// false: no dot products of VNNI where weights are in blocks. For measuring: the bits are the same.
+  /// false: no dot products of VNNI, and no AMX, where weights are in blocks. For measuring: the bits are the
+  /// same.
   bool vnni = true;
   /// Data type of keys and values; empty: as cache_type() has it for the weights. half is for float only.
   std::optional<CacheType> cache = {};

@@ -31,7 +31,8 @@ namespace specula::cpu::detail::blocks_amx {
 
 using Ops = blocks_avx512::Ops;
 
-inline constexpr int kGroupsAtOnce = 8, kPanelsAtOnce = 2;
+// Weights that the L1 cache holds besides a group of inputs, and inputs that the L2 cache holds.
+inline constexpr std::int32_t kGroupsAtOnce = 8, kPanelsAtOnce = 2, kInputsAtOnce = 128;
 
 /// The largest sum of absolute products of a group, or of half a group where scales are of these.
 constexpr int most_of_sum(const BlockFormat& format) {
@@ -204,17 +205,19 @@ template <GgufId type>
                        next_inputs = static_cast<std::ptrdiff_t>(groups) * kTileInputs;
   Unpacked unpacked;
   set_tiles<format.in_two>();
-  for (std::int32_t v = 0; v < panels; v += kPanelsAtOnce) {
-    const int some = std::min(kPanelsAtOnce, panels - v);
-    for_column_groups(groups, kGroupsAtOnce, [&](std::int32_t g, std::int32_t count) {
-      for (int p = 0; p < some; ++p) unpack<format>(a + (v + p) * panel, g, count, p, unpacked);
-      TileColumns x = inputs.tile_columns(0);
-      x.numbers += static_cast<std::ptrdiff_t>(g) * 2 * kTileInputs * kGroup;
-      x.step += g * kTileInputs, x.total += g * kTileInputs;
-      multiply<format.minimum, format.in_two, in_halves(format)>(unpacked, some, count, x, next_inputs,
-                                                                 y + v * kPanel, ldy, columns, g > 0);
-    });
-  }
+  for (std::int32_t c = 0; c < columns; c += kInputsAtOnce)
+    for (std::int32_t v = 0; v < panels; v += kPanelsAtOnce) {
+      const int some = std::min(kPanelsAtOnce, panels - v);
+      for_column_groups(groups, kGroupsAtOnce, [&](std::int32_t g, std::int32_t count) {
+        for (int p = 0; p < some; ++p) unpack<format>(a + (v + p) * panel, g, count, p, unpacked);
+        TileColumns x = inputs.tile_columns(c);
+        x.numbers += static_cast<std::ptrdiff_t>(g) * 2 * kTileInputs * kGroup;
+        x.step += g * kTileInputs, x.total += g * kTileInputs;
+        multiply<format.minimum, format.in_two, in_halves(format)>(
+            unpacked, some, count, x, next_inputs, y + c * ldy + v * kPanel, ldy,
+            std::min(kInputsAtOnce, columns - c), g > 0);
+      });
+    }
   _tile_release();
 }
 

@@ -32,14 +32,14 @@ struct BatchToken {
       in_order;  // number of first path entries that are base, base + 1, ...: they extend the context
 };
 
-inline constexpr std::int32_t kQueries = 24;  // at a time: they share a pass over keys and values
+inline constexpr std::int32_t kQueries = 48;  // at a time: they share a pass over keys and values
 
 /// Scratch of one thread.
 template <class Real>
 struct AttentionScratch {
   std::int32_t slots;          // maximum number seen, rounded up by column_stride()
-  AlignedVector<Real> scores;  // (24, slots)
-  AlignedVector<Real> mixed;   // (24, head_dim padded)
+  AlignedVector<Real> scores;  // (48, slots)
+  AlignedVector<Real> mixed;   // (48, head_dim padded)
   AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)
       : slots(column_stride<Real>(most_slots)),
         scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(slots)),
