@@ -165,7 +165,9 @@ std::vector<Passes> measure_passes(ModelPack& models, const std::vector<std::str
   };
   std::vector<NamedModel> measured{
       {.name = "target", .model = &models.target(), .products = products(target)}};
-  for (const std::string& name : drafts) {
+  for (const std::string& name : drafts) {  // pipelines may share one
+    if (std::any_of(measured.begin(), measured.end(), [&](const auto& m) { return m.name == name; }))
+      continue;
     specula::cpu::Decoder<float>& draft = *models.draft_models(std::span(&name, 1)).front();
     const auto before = [&target, &draft, prompt] {
       if (draft.conditioned_on() == specula::Conditioning::nothing) return;
