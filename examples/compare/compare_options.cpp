@@ -109,14 +109,24 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "--batch", options.batch,
       "Also write so many texts at once, as in 1,2,4,8: throughput and time per token, batches being "
       "always full and prompts not timed");
+  auto* passes =
+      app.add_option(
+             "--passes", options.passes,
+             "Measure instead the time of a pass over 1, 2, ..., N nodes after the first prompt, of the "
+             "target and of each draft of the pipelines, and of its matrix products alone; --repeat "
+             "counts turns of each model")
+          ->check(CLI::Range(1, 256));
+  for (const char* other : {"--search", "--tune", "--find-blocks", "--batch", "--against", "--by-category"})
+    passes->excludes(other);
   app.add_flag(
       "--dry-run", options.dry_run,
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
   app.add_option("--json", options.json, "Write the figures to this file");
   app.add_option(
-      "--html", options.html,
-      "Write the figures to this file as a page with tables and plots, which holds the JSON too and "
-      "needs no other file");
+         "--html", options.html,
+         "Write the figures to this file as a page with tables and plots, which holds the JSON too and "
+         "needs no other file")
+      ->excludes(passes);
   add_common_options(app, options.common);
   app.footer("Pipelines:\n" + specula::pipeline_help());
 }

@@ -25,7 +25,7 @@ struct CompareOptions {
   bool by_category = false, leave_out_long = false;
   std::string style = "auto", json, html;
   ChatOptions chat;
-  std::int32_t repeat = 1;
+  std::int32_t repeat = 1, passes = 0;
   std::vector<std::string> searches, against, cost_sets;
   std::string search_for = "time";
   std::string batch;  // numbers of texts

@@ -7,7 +7,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
+
+#include <specula/cpu/decoder.hpp>
 
 #include "asked_prompt.hpp"
 #include "batches.hpp"
@@ -23,6 +26,7 @@
 #include "model_pack.hpp"
 #include "options.hpp"
 #include "page.hpp"
+#include "passes.hpp"
 #include "prompts.hpp"
 #include "report.hpp"
 #include "runner.hpp"
@@ -63,7 +67,7 @@ void append_new(std::vector<std::string>& names, const std::vector<std::string>&
 }
 
 /// All pipelines that may run, to determine models and room.
-std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
+std::vector<specula::PipelineFactory> factories_of(const CompareWork& work, std::int32_t passes) {
   std::vector<specula::PipelineFactory> factories;
   const auto add = [&](const std::vector<std::string>& names) {
     for (const auto& name : names) factories.push_back(specula::prepare_pipeline(name));
@@ -74,6 +78,7 @@ std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
     factories.push_back(
         {.drafts = {}, .exits = {}, .drafters = {}, .max_nodes = nodes, .draft_nodes = nodes, .build = {}});
   };
+  if (passes > 0) make_room(passes);
   if (work.finds_blocks) {
     add({"chain:4@layer-skip"});
     make_room(specula::FindSkipped{}.piece);
@@ -151,6 +156,36 @@ std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vecto
   return groups;
 }
 
+/// --passes: a table. Of the target and its drafts in turn.
+std::vector<Passes> measure_passes(ModelPack& models, const std::vector<std::string>& drafts, Tokens prompt,
+                                   const CompareOptions& options) {
+  specula::cpu::Decoder<float>& target = models.target_model();
+  const auto products = [](specula::cpu::Decoder<float>& model) {
+    return [&model](std::int32_t nodes) { return model.product_seconds(nodes, model.exits() - 1); };
+  };
+  std::vector<NamedModel> measured{
+      {.name = "target", .model = &models.target(), .products = products(target)}};
+  for (const std::string& name : drafts) {  // pipelines may share one
+    if (std::any_of(measured.begin(), measured.end(), [&](const auto& m) { return m.name == name; }))
+      continue;
+    specula::cpu::Decoder<float>& draft = *models.draft_models(std::span(&name, 1)).front();
+    const auto before = [&target, &draft, prompt] {
+      if (draft.conditioned_on() == specula::Conditioning::nothing) return;
+      target.truncate(0);
+      target.append(prompt);
+      if (draft.conditioned_on() == specula::Conditioning::features)
+        draft.set_target_state(target.features());
+      else
+        draft.set_target_state(target.key_values());
+    };
+    measured.push_back({name, &models.draft(name), products(draft), true, before});
+  }
+  auto all = passes_in_turn(measured, prompt, options.passes, options.repeat);
+  std::cout << passes_table(all);
+  flush_output();
+  return all;
+}
+
 /// Of this process so far, in MiB; 0 where the system does not say. (getrusage() also counts what ran before
 /// exec, such as a script.)
 double peak_memory() {
@@ -170,7 +205,7 @@ int run(int argc, char** argv) {
   const Style style = parse_style(options.style);
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
-  const auto factories = factories_of(work);
+  const auto factories = factories_of(work, options.passes);
   folders.check();
   const auto drafts = specula::draft_names(factories);
   if (only_parses()) {
@@ -217,6 +252,15 @@ int run(int argc, char** argv) {
   models.target();
   const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
   const double loaded = peak_memory();
+  if (options.passes > 0) {
+    if (test.tokens.empty()) throw UsageError("--passes needs a prompt");
+    const auto passes = measure_passes(models, drafts, test.tokens.front(), options);
+    auto settings = settings_json(options, work, 1, 0);
+    settings["passes"] = passes_json(passes);
+    settings["prompt_tokens"] = test.tokens.front().size();
+    if (!options.json.empty()) write_json(options.json, settings);
+    return 0;
+  }
   Runner runner(models, options.common, tokenizer.ends());
 
   auto names = work.pipelines;

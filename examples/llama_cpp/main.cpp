@@ -378,14 +378,17 @@ ModelFolders pack_of(const std::string& folder) {
 void measure_passes(GgufModels& models, Tokens prompt, const Options& options, std::int32_t threads) {
   const std::int32_t capacity = static_cast<std::int32_t>(prompt.size()) + options.passes;
   models.prepare({}, {.capacity = capacity, .max_nodes = options.passes}, {threads, threads});
-  std::vector<NamedModel> measured{{"llama.cpp", &models.target()}};
+  std::vector<NamedModel> measured{{.name = "llama.cpp", .model = &models.target()}};
   std::vector<std::unique_ptr<ModelPack>> packs;
   const auto add_own = [&](const std::string& name, specula::cpu::Inputs inputs) {
     ModelSizes sizes{.capacity = capacity, .max_nodes = options.passes, .threads = threads};
     set_arithmetic(sizes, options.arithmetic);
     sizes.inputs = inputs;
     packs.push_back(std::make_unique<ModelPack>(pack_of(options.beside), sizes));
-    measured.push_back({name, &packs.back()->target()});
+    auto& own = packs.back()->target_model();
+    measured.push_back({.name = name, .model = &packs.back()->target(), .products = [&own](std::int32_t n) {
+                          return own.product_seconds(n, own.exits() - 1);
+                        }});
   };
   if (!options.beside.empty()) {
     using specula::cpu::Inputs;

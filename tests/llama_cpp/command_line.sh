@@ -96,11 +96,12 @@ passes=("$llama" -m "$scratch/target.gguf" --passes 3 --prompt "$question" --rep
 expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --same-bits
 also '^3  .* 0$'
 also '^llama.cpp: drafts that cost nothing .*; best nodes at 0.5: [123] ([0-9.]*x), 0.7: '
-expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/base" --json "$scratch/passes.json"
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  rows differ by  specula, us  products  beside  T(n)/T(1)  rows differ by$' "${passes[@]}" --beside "$models/base" --json "$scratch/passes.json"
 also '^1  .* 1.00  .* 1.00  .* 0$'
 also '^3  '
 expect 0 '"beside": "base"' cat "$scratch/passes.json"
 also '"turns": 2'
+also '"product_microseconds": '
 also '"pays_from": '
 also '"acceptance_rate": 0.7'
 also '"built_with": "'

@@ -49,6 +49,8 @@ expect 2 "batch '4,2': ascending numbers of texts" "$compare" --batch 4,2
 expect 2 'run text by text, without --batch' "$compare" --batch 2 --pipelines chain@layer-skip
 expect 2 'batch does not go with --find-blocks' "$compare" --batch 2 --find-blocks
 expect 2 'dev is for --search, --tune and --find-blocks' "$compare" --dev 3
+expect 2 'passes: Value 300 not in range' "$compare" --passes 300
+for other in '--batch 2' --find-blocks '--tune swi' '--search chain:{2,3}' --by-category; do expect 2 'excludes' "$compare" --passes 2 $other; done
 expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
 expect 2 'batch does not go with --race' "$generate" --batch 2 --race
 expect 0 '--tokens' "$bigram" --help
@@ -404,6 +406,13 @@ print([b["texts"] for b in all], *(sum(p["identical_to_alone"] == 2 and p["token
 expect 0 'chain:3:draw=sampled@hass .*/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines 'dynamic-tree@hass chain:3:draw=sampled@hass chain:3:draw=sampled@glide'
 also '^dynamic-tree@hass .*2/2'
+# What a pass of each model costs, and its products of it.
+expect 0 '^nodes  target, us  products  beside  T(n)/T(1)  rows differ by  small, us  products  beside  T(n)/T(1)  rows differ by  hass, us  products ' \
+  "$compare" --models "$whole" --prompts "$prompts" --passes 2 --repeat 2 --pipelines 'chain@small chain@hass chain@glide' --json "$scratch/passes.json"
+also '^2  .* 0  .* 0  .* 0  .* 0$'
+also '^target: drafts that cost nothing'
+expect 0 '^target 2 small 2 hass 2 glide 2$' python3 -c 'import json, sys
+print(*(f"{p[\"name\"]} {len(p[\"product_microseconds\"])}" for p in json.load(open(sys.argv[1]))["passes"]))' "$scratch/passes.json"
 # Drafts that are a part of a model, and chains that learn where to end.
 expect 0 'layer-skip .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --pipelines 'chain:2:exits=0.5-0@s2d adaptive-chain:3:exits=2-0:end=heuristic@s2d adaptive-chain:4:end=paper:alike=0.9@layer-skip adaptive-chain cost-aware:chain:exits=0.5-0@s2d cost-aware:chain@layer-skip'

@@ -18,6 +18,7 @@
 
 #include <specula/pipeline.hpp>
 #include "pass_costs.hpp"
+#include "passes.hpp"
 #include "toy_model.hpp"
 #include "tuning.hpp"
 
@@ -399,6 +400,42 @@ TEST_CASE("costs of passes: a time for each number of nodes; afterwards the mode
   CHECK(model.appended == 2 + 3);  // the prompt's last token is run and committed: nothing is deferred
   CHECK(pass_seconds(any, prompt, 1).size() == 1);
   CHECK(model.size() == 0);
+}
+
+TEST_CASE(
+    "--passes: the products of a pass and what is beside them; what drafts gain is said of targets only") {
+  ToyModel target(12, 7, 2.0f, 64), draft(12, 7, 2.0f, 64);
+  specula::AnyModel any_target(target), any_draft(draft);
+  const std::vector<specula::Token> prompt{1, 5, 2, 8};
+  std::int32_t before = 0, last = 0;
+  const auto products = [&](std::int32_t nodes) {
+    last = nodes;
+    return 1e-3 * nodes;
+  };
+  const std::vector<NamedModel> models{
+      {.name = "target", .model = &any_target},
+      {.name = "draft", .model = &any_draft, .products = products, .drafts = true, .before = [&] {
+         ++before;
+       }}};
+  const auto all = passes_in_turn(models, prompt, 3, 2);
+  REQUIRE(all.size() == 2);
+  CHECK(last == 3);
+  CHECK(before == 3);  // of each turn, and of the comparison of rows
+  CHECK(all[0].products.empty());
+  CHECK(all[1].products == std::vector<double>{1e-3, 2e-3, 3e-3});
+  CHECK(all[1].seconds.size() == 3);
+  CHECK(all[1].differences == std::vector<double>(3));
+  const std::string text = passes_table(all);
+  CHECK(text.starts_with(
+      "nodes  target, us  T(n)/T(1)  rows differ by  draft, us  products  beside  T(n)/T(1)  "
+      "rows differ by\n"));
+  CHECK(text.find("\ntarget: drafts that cost nothing") != std::string::npos);
+  CHECK(text.find("\ndraft: ") == std::string::npos);
+  const auto json = passes_json(all);
+  CHECK_FALSE(json[0].contains("product_microseconds"));
+  CHECK(json[0].contains("best"));
+  CHECK(json[1]["product_microseconds"][2].get<double>() == doctest::Approx(3000));
+  CHECK_FALSE(json[1].contains("best"));
 }
 
 TEST_CASE("code that runs before each pass is not timed") {

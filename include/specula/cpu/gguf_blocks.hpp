@@ -244,7 +244,8 @@ inline GroupScales scales_of(const BlockFormat& format, const BlockGroup& group)
 }
 
 /// The weights of a group, to the bits of expand().
-[[gnu::always_inline]] inline void expand_group(const BlockFormat& format, const BlockGroup& group, float* out) {
+[[gnu::always_inline]] inline void expand_group(const BlockFormat& format, const BlockGroup& group,
+                                                float* out) {
   const GroupScales scales = scales_of(format, group);
   for (int i = 0; i < kGroup; ++i) {
     const int number =

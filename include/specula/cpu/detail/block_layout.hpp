@@ -160,8 +160,8 @@ inline void pack_group(const BlockLayout& format, const BlockGroup& group, std::
 }
 
 /// Reads it again.
-[[gnu::always_inline]] inline void unpack_group(const BlockLayout& format, const std::byte* panel, std::int32_t g, int r,
-                         BlockGroup& out) {
+[[gnu::always_inline]] inline void unpack_group(const BlockLayout& format, const std::byte* panel,
+                                                std::int32_t g, int r, BlockGroup& out) {
   const auto get = [&](std::ptrdiff_t at, auto& value) {
     std::memcpy(&value, panel + at + r * static_cast<std::ptrdiff_t>(sizeof value), sizeof value);
   };

@@ -51,6 +51,18 @@ std::vector<double> row_differences(specula::AnyModel& model, Tokens prompt, std
   return most;
 }
 
+/// Medians of consecutive passes over 1, 2, ..., `nodes` nodes, as pass_seconds() has them.
+std::vector<double> product_seconds(const NamedModel& model, std::int32_t nodes) {
+  std::vector<double> medians;
+  for (std::int32_t n = 1; n <= nodes; ++n) {
+    for (int warm_up = 0; warm_up < (n == 1 ? 10 : 1); ++warm_up) model.products(n);
+    std::vector<double> seconds;
+    for (int pass = 0; pass < 5; ++pass) seconds.push_back(model.products(n));
+    medians.push_back(median(seconds));
+  }
+  return medians;
+}
+
 }  // namespace
 
 std::pair<std::int32_t, double> Passes::best(double acceptance_rate) const {
@@ -71,17 +83,26 @@ std::optional<double> Passes::pays_from() const {
 
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns) {
-  std::vector<std::vector<std::vector<double>>> by_model(
-      models.size(), std::vector<std::vector<double>>(static_cast<std::size_t>(nodes)));
+  const std::vector<std::vector<double>> none(static_cast<std::size_t>(nodes));
+  std::vector<std::vector<std::vector<double>>> by_model(models.size(), none), products = by_model;
+  const auto add = [](std::vector<std::vector<double>>& all, const std::vector<double>& turn) {
+    for (std::size_t n = 0; n < turn.size(); ++n) all[n].push_back(turn[n]);
+  };
   for (std::int32_t turn = 0; turn < turns; ++turn)
     for (std::size_t m = 0; m < models.size(); ++m) {
-      const auto seconds = pass_seconds(*models[m].model, prompt, nodes);
-      for (std::size_t n = 0; n < seconds.size(); ++n) by_model[m][n].push_back(seconds[n]);
+      models[m].before();
+      add(by_model[m], pass_seconds(*models[m].model, prompt, nodes));
+      if (models[m].products) add(products[m], product_seconds(models[m], nodes));
     }
   std::vector<Passes> all;
   for (std::size_t m = 0; m < models.size(); ++m) {
-    all.push_back({models[m].name, {}, row_differences(*models[m].model, prompt, nodes)});
-    for (auto& seconds : by_model[m]) all.back().seconds.push_back(median(seconds));
+    models[m].before();
+    Passes& passes = all.emplace_back();
+    passes.name = models[m].name, passes.drafts = models[m].drafts;
+    passes.differences = row_differences(*models[m].model, prompt, nodes);
+    for (auto& seconds : by_model[m]) passes.seconds.push_back(median(seconds));
+    for (auto& seconds : products[m])
+      if (!seconds.empty()) passes.products.push_back(median(seconds));
   }
   return all;
 }
@@ -91,16 +112,24 @@ std::string passes_table(std::span<const Passes> all) {
   rows[0] = {"nodes"};
   for (std::size_t n = 1; n < rows.size(); ++n) rows[n] = {std::to_string(n)};
   for (const Passes& passes : all) {
-    rows[0].insert(rows[0].end(), {passes.name + ", us", "T(n)/T(1)", "rows differ by"});
+    const bool knows_products = !passes.products.empty();
+    rows[0].push_back(passes.name + ", us");
+    if (knows_products) rows[0].insert(rows[0].end(), {"products", "beside"});
+    rows[0].insert(rows[0].end(), {"T(n)/T(1)", "rows differ by"});
     for (std::size_t n = 1; n < rows.size(); ++n) {
       const double seconds = passes.seconds[n - 1];
       const double difference = passes.differences[n - 1];
-      rows[n].insert(rows[n].end(), {fixed(1e6 * seconds, 0), fixed(seconds / passes.seconds[0], 2),
-                                     difference == 0 ? "0" : fixed(difference, 6)});
+      rows[n].push_back(fixed(1e6 * seconds, 0));
+      if (knows_products)
+        for (const double part : {passes.products[n - 1], seconds - passes.products[n - 1]})
+          rows[n].push_back(fixed(1e6 * part, 0));
+      rows[n].insert(rows[n].end(),
+                     {fixed(seconds / passes.seconds[0], 2), difference == 0 ? "0" : fixed(difference, 6)});
     }
   }
   std::string text = text_table(rows);
   for (const Passes& passes : all) {
+    if (passes.drafts) continue;
     const auto from = passes.pays_from();
     text += "\n" + passes.name + ": drafts that cost nothing " +
             (from ? "pay from an acceptance rate of " + fixed(*from, 2) + " on" : "never pay") +
@@ -122,17 +151,20 @@ nlohmann::ordered_json passes_json(std::span<const Passes> all) {
       microseconds.push_back(1e6 * seconds);
       ratios.push_back(seconds / passes.seconds[0]);
     }
-    auto best = nlohmann::ordered_json::array();
-    for (const double rate : kRates) {
-      const auto [nodes, gain] = passes.best(rate);
-      best.push_back({{"acceptance_rate", rate}, {"nodes", nodes}, {"speedup", gain}});
+    nlohmann::ordered_json own{{"name", passes.name},
+                               {"microseconds", microseconds},
+                               {"ratios", ratios},
+                               {"row_differences", passes.differences}};
+    for (const double seconds : passes.products) own["product_microseconds"].push_back(1e6 * seconds);
+    if (!passes.drafts) {
+      own["pays_from"] = passes.pays_from() ? nlohmann::ordered_json(*passes.pays_from()) : nullptr;
+      auto& best = own["best"] = nlohmann::ordered_json::array();
+      for (const double rate : kRates) {
+        const auto [nodes, gain] = passes.best(rate);
+        best.push_back({{"acceptance_rate", rate}, {"nodes", nodes}, {"speedup", gain}});
+      }
     }
-    out.push_back({{"name", passes.name},
-                   {"microseconds", microseconds},
-                   {"ratios", ratios},
-                   {"row_differences", passes.differences},
-                   {"pays_from", passes.pays_from() ? nlohmann::ordered_json(*passes.pays_from()) : nullptr},
-                   {"best", best}});
+    out.push_back(std::move(own));
   }
   return out;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// --passes: what a pass over n nodes costs inside llama.cpp and in cpu::Decoder, and whether its rows are
-// those of single passes.
+// --passes: what a pass over n nodes costs, inside llama.cpp or in cpu::Decoder, and its matrix products of
+// it, and whether its rows are those of single passes.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct Passes {
   std::string name;
   std::vector<double> seconds;
   std::vector<double> differences;  // the largest of a logit from that of the token's pass alone; 0: none
+  std::vector<double> products;     // seconds of the matrix products alone; empty: not known
+  bool drafts = false;              // then its own passes are what drafts cost
 
   /// The number of nodes of the largest speedup, and the speedup, by drafts that cost nothing and are
   /// accepted at this rate.
@@ -32,20 +35,26 @@ struct Passes {
 struct NamedModel {
   std::string name;
   specula::AnyModel* model = nullptr;
+  /// Seconds of the matrix products alone of a pass over so many nodes; if it can be measured.
+  std::function<double(std::int32_t)> products = {};
+  bool drafts = false;
+  /// Is called before its passes: gives a head the state of its target.
+  std::function<void()> before = [] {};
 };
 
 /// Medians of `turns` runs of pass_seconds() of each model after `prompt`, which must not be empty. The
 /// models alternate, so that drift of the machine affects all alike. The rows compared are of the likeliest
-/// tokens. Leaves the models empty.
+/// tokens. Of products, as many turns of medians. Leaves the models empty.
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns);
 
-/// A row for each number of nodes, with each model's microseconds, their ratio to one node and what its rows
-/// differ by; then lines of what drafts can gain.
+/// A row for each number of nodes, with each model's microseconds, those of its products and what is beside
+/// them, the ratio to one node and what its rows differ by; then lines of what drafts can gain.
 std::string passes_table(std::span<const Passes> all);
 
-/// [{"name": ..., "microseconds": [...], "ratios": [...], "row_differences": [...], "pays_from": ...,
-/// "best": [{"acceptance_rate": ..., "nodes": ..., "speedup": ...}, ...]}, ...]
+/// [{"name": ..., "microseconds": [...], "ratios": [...], "row_differences": [...], "product_microseconds":
+/// [...], "pays_from": ..., "best": [{"acceptance_rate": ..., "nodes": ..., "speedup": ...}, ...]}, ...]; the
+/// last two of targets only.
 nlohmann::ordered_json passes_json(std::span<const Passes> all);
 
 }  // namespace specula_examples
