@@ -85,35 +85,10 @@ struct BlockTiles {
   }
 };
 
-/// Calls f(std::integral_constant) for the type.
-template <class F>
-void for_type(GgufId type, F f) {
-  switch (type) {
-    case GgufId::q4_0:
-      return f(std::integral_constant<GgufId, GgufId::q4_0>{});
-    case GgufId::q4_1:
-      return f(std::integral_constant<GgufId, GgufId::q4_1>{});
-    case GgufId::q5_0:
-      return f(std::integral_constant<GgufId, GgufId::q5_0>{});
-    case GgufId::q5_1:
-      return f(std::integral_constant<GgufId, GgufId::q5_1>{});
-    case GgufId::q8_0:
-      return f(std::integral_constant<GgufId, GgufId::q8_0>{});
-    case GgufId::q4_k:
-      return f(std::integral_constant<GgufId, GgufId::q4_k>{});
-    case GgufId::q5_k:
-      return f(std::integral_constant<GgufId, GgufId::q5_k>{});
-    case GgufId::q6_k:
-      return f(std::integral_constant<GgufId, GgufId::q6_k>{});
-    default:
-      return;
-  }
-}
-
 template <BlockIsa isa>
 void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
                             float* y, std::ptrdiff_t ldy, std::int32_t columns) {
-  for_type(a.type, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
+  with_format(a.type, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
     if constexpr (isa == BlockIsa::amx) {
 #if SPECULA_X86
       blocks_amx::product<type>(a.at, shape.panels, shape.groups, inputs, y, ldy, columns);

@@ -176,9 +176,10 @@ class Decoder {
   /// layer do not depend on its cross attention.
   bool keeps_speculation() const;
 
-  /// Seconds of the matrix products alone of a pass over `nodes` nodes to an exit, which it runs on inputs of
-  /// its own: what is left of a pass is what else it does. For measuring: allocates, and leaves the model as
-  /// it is. Throws std::invalid_argument unless 1 <= nodes <= options().max_nodes and 0 <= exit < exits().
+  /// Wall seconds of the matrix products alone of a pass over `nodes` nodes to an exit, which it runs on
+  /// inputs of its own: what is left of a pass is what else it does. For measuring: allocates, and leaves the
+  /// model as it is. Throws std::invalid_argument unless 1 <= nodes <= options().max_nodes and 0 <= exit <
+  /// exits().
   double product_seconds(std::int32_t nodes, std::int32_t exit);
 
   /// The thread team. Models that are never called at the same time may share it: see DecoderOptions.
