@@ -264,9 +264,10 @@ TEST_CASE("many inputs, which take some panels one after the other: the bits of 
 }
 
 TEST_CASE("the largest numbers and inputs do not overflow") {
+  Random random(7);
   for (const GgufId type : kBlockTypes) {
     const auto size = static_cast<std::size_t>(specula_test::about(type).bytes);
-    Scene scene(type, 2, 256, 4);
+    Scene scene(type, 2, 256, 6);
     for (std::int32_t r = 0; r < scene.rows(); ++r) {
       std::vector<std::byte> row(256 / specula_test::about(type).block * size);
       // All numbers at one end, or at the other, or in turn; of Q8_0 -128 and 127; scales of 6 or 8 bits as
@@ -283,6 +284,8 @@ TEST_CASE("the largest numbers and inputs do not overflow") {
     for (std::int32_t k = 0; k < 256; ++k) {
       scene.input(0)[k] = 1, scene.input(1)[k] = -1;
       scene.input(2)[k] = k % 2 ? 1 : -1, scene.input(3)[k] = k / 16 % 2 ? 1 : -1;
+      // Sums of more than 24 bits, the last ones among them.
+      scene.input(4)[k] = static_cast<float>(random.between(0.9, 1)), scene.input(5)[k] = -scene.input(4)[k];
     }
     for (const bool bytes : kBoth) {
       const Plain plain(scene, bytes);
@@ -290,7 +293,7 @@ TEST_CASE("the largest numbers and inputs do not overflow") {
         CAPTURE(static_cast<int>(type));
         CAPTURE(static_cast<int>(isa));
         CAPTURE(bytes);
-        CHECK(plain.differ(scene, scene.multiply(isa, bytes, 2, 4), isa, 2, 4) == 0);
+        CHECK(plain.differ(scene, scene.multiply(isa, bytes, 2, 6), isa, 2, 6) == 0);
       }
     }
   }
