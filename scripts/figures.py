@@ -112,12 +112,12 @@ def by_formula(data, name, one_way):
 
 def products(data):
     """What the target multiplied: weights in blocks (of runs that say how weights were kept), bfloat16, or floats."""
-    return "blocks" if data.get("kept") == "blocks" else "bfloat16" if data.get("inputs") == "bf16" else "floats"
+    return "blocks" if data.get("kept_as") == "blocks" else "bfloat16" if data.get("inputs") == "bf16" else "floats"
 
 
 def kept(data):
     """How the target's weights were in memory. Runs before blocks say only what was asked for, which was bfloat16 for quantised files."""
-    return {"blocks": "blocks", "bf16": "bfloat16", "full": "floats"}[data.get("kept") or {"auto": "bf16"}.get(data["weights"], data["weights"])]
+    return {"blocks": "blocks", "bf16": "bfloat16", "full": "floats"}[data.get("kept_as") or {"auto": "bf16"}.get(data["weights"], data["weights"])]
 
 
 def processor(data):

@@ -295,7 +295,7 @@ int run(int argc, char** argv) {
   for (const auto& prompt : test.tokens) prompt_tokens += prompt.size();
   settings["prompt_tokens"] = prompt_tokens;
   settings["load_seconds"] = loading.count();
-  settings["kept"] = word_of(models.target_weights());
+  settings["kept_as"] = word_of(models.target_weights());
   settings["memory_mib"] = {{"target_loaded", loaded}, {"at_most", peak_memory()}};
   if (!work.texts.empty()) {
     const auto batches =

@@ -108,26 +108,24 @@ std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::
 }
 
 std::string passes_table(std::span<const Passes> all) {
-  std::vector<std::vector<std::string>> rows(1 + all.front().seconds.size());
-  rows[0] = {"nodes"};
-  for (std::size_t n = 1; n < rows.size(); ++n) rows[n] = {std::to_string(n)};
+  std::string text;
   for (const Passes& passes : all) {
     const bool knows_products = !passes.products.empty();
-    rows[0].push_back(passes.name + ", us");
+    std::vector<std::vector<std::string>> rows{{"nodes", "us"}};
     if (knows_products) rows[0].insert(rows[0].end(), {"products", "beside"});
     rows[0].insert(rows[0].end(), {"T(n)/T(1)", "rows differ by"});
-    for (std::size_t n = 1; n < rows.size(); ++n) {
-      const double seconds = passes.seconds[n - 1];
-      const double difference = passes.differences[n - 1];
-      rows[n].push_back(fixed(1e6 * seconds, 0));
+    for (std::size_t n = 1; n <= passes.seconds.size(); ++n) {
+      const double seconds = passes.seconds[n - 1], difference = passes.differences[n - 1];
+      auto& row = rows.emplace_back();
+      row = {std::to_string(n), fixed(1e6 * seconds, 0)};
       if (knows_products)
         for (const double part : {passes.products[n - 1], seconds - passes.products[n - 1]})
-          rows[n].push_back(fixed(1e6 * part, 0));
-      rows[n].insert(rows[n].end(),
-                     {fixed(seconds / passes.seconds[0], 2), difference == 0 ? "0" : fixed(difference, 6)});
+          row.push_back(fixed(1e6 * part, 0));
+      row.insert(row.end(),
+                 {fixed(seconds / passes.seconds[0], 2), difference == 0 ? "0" : fixed(difference, 6)});
     }
+    text += (text.empty() ? "" : "\n") + passes.name + ":\n" + text_table(rows);
   }
-  std::string text = text_table(rows);
   for (const Passes& passes : all) {
     if (passes.drafts) continue;
     const auto from = passes.pays_from();

@@ -48,8 +48,8 @@ struct NamedModel {
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns);
 
-/// A row for each number of nodes, with each model's microseconds, those of its products and what is beside
-/// them, the ratio to one node and what its rows differ by; then lines of what drafts can gain.
+/// A table of each model, a row for each number of nodes: microseconds, those of its products and what is
+/// beside them, the ratio to one node and what its rows differ by; then lines of what drafts can gain.
 std::string passes_table(std::span<const Passes> all);
 
 /// [{"name": ..., "microseconds": [...], "ratios": [...], "row_differences": [...], "product_microseconds":

@@ -407,12 +407,13 @@ expect 0 'chain:3:draw=sampled@hass .*/2' "$compare" --models "$whole" --prompts
   --temperature 1 --pipelines 'dynamic-tree@hass chain:3:draw=sampled@hass chain:3:draw=sampled@glide'
 also '^dynamic-tree@hass .*2/2'
 # What a pass of each model costs, and its products of it.
-expect 0 '^nodes  target, us  products  beside  T(n)/T(1)  rows differ by  small, us  products  beside  T(n)/T(1)  rows differ by  hass, us  products ' \
+expect 0 '^nodes   *us  products  beside  T(n)/T(1)  rows differ by$' \
   "$compare" --models "$whole" --prompts "$prompts" --passes 2 --repeat 2 --pipelines 'chain@small chain@hass chain@glide' --json "$scratch/passes.json"
-also '^2  .* 0  .* 0  .* 0  .* 0$'
+for model in target small hass glide; do also "^$model:$"; done
+also '^2  .* 0$'
 also '^target: drafts that cost nothing'
 expect 0 '^target 2 small 2 hass 2 glide 2$' python3 -c 'import json, sys
-print(*(f"{p[\"name\"]} {len(p[\"product_microseconds\"])}" for p in json.load(open(sys.argv[1]))["passes"]))' "$scratch/passes.json"
+print(*(x for p in json.load(open(sys.argv[1]))["passes"] for x in (p["name"], len(p["product_microseconds"]))))' "$scratch/passes.json"
 # Drafts that are a part of a model, and chains that learn where to end.
 expect 0 'layer-skip .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --pipelines 'chain:2:exits=0.5-0@s2d adaptive-chain:3:exits=2-0:end=heuristic@s2d adaptive-chain:4:end=paper:alike=0.9@layer-skip adaptive-chain cost-aware:chain:exits=0.5-0@s2d cost-aware:chain@layer-skip'
