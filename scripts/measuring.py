@@ -2,6 +2,7 @@
 """What the scripts that measure share: options, programs, records of sources and machine, JSON. Standard library only."""
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import pathlib
@@ -75,17 +76,21 @@ def build(*targets, llama=""):
     return root / "build/release/examples"
 
 
-def sources():
-    """What tells the sources of what is measured from others: of a commit that changes pages or scripts it is the same."""
-    def git(*arguments):
-        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout.split()
+MEASURED = ["include", "examples", ":!include/specula/cuda", ":!examples/cuda"]
 
-    return [*git("rev-parse", "HEAD:include", "HEAD:examples"), *(["and changes"] if git("status", "--porcelain", "include", "examples") else [])]
+
+def sources():
+    """What tells the sources of what is measured on a CPU from others: of a commit that changes pages, scripts or what only a GPU runs it is the same."""
+    def git(*arguments):
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout
+
+    files = git("ls-files", "--stage", "--", *MEASURED)
+    return [hashlib.sha256(files.encode()).hexdigest(), *(["and changes"] if git("status", "--porcelain", "--", *MEASURED) else [])]
 
 
 def same_sources(commit):
     """Whether what is measured is that of this commit."""
-    shown = subprocess.run(["git", "-C", str(root), "diff", "--quiet", commit, "--", "include", "examples"], capture_output=True)
+    shown = subprocess.run(["git", "-C", str(root), "diff", "--quiet", commit, "--", *MEASURED], capture_output=True)
     return shown.returncode == 0
 
 

@@ -418,6 +418,61 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", 
 
 }  // namespace specula_test
 
+/// The nodes of a scene from number earlier[b] of its sequences on, as a scene of their own; the others have
+/// run.
+template <class Scene>
+struct LaterNodes {
+  using Element = typename Scene::Element;
+  using Stored = typename Scene::Stored;
+  static constexpr int kHead = Scene::kHead;
+  AttentionCase c;
+  std::vector<std::int32_t> begin{0}, earlier;
+  std::vector<Element> q;
+  std::vector<std::uint64_t> mask;
+  specula::cuda::TreeAttentionArgs<Element, Stored> args;
+
+  LaterNodes(const Scene& of, const std::vector<int>& first)
+      : c(of.c), earlier(first.begin(), first.end()), args(of.args) {
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      for (std::int64_t n = of.begin[b] + first[b]; n < of.begin[b + 1]; ++n) {
+        q.insert(q.end(), of.q.begin() + n * of.q_stride, of.q.begin() + (n + 1) * of.q_stride);
+        mask.insert(mask.end(), of.mask.begin() + n * of.words, of.mask.begin() + (n + 1) * of.words);
+      }
+      begin.push_back(begin.back() + of.begin[b + 1] - of.begin[b] - first[b]);
+    }
+    q.resize(q.size() + 1), mask.resize(mask.size() + 1);  // never null
+    args.q = q.data(), args.mask = mask.data(), args.begin = begin.data(), args.earlier = earlier.data();
+    args.position = args.depth = nullptr;
+  }
+};
+
+TEST_CASE_TEMPLATE_DEFINE("nodes of a tree in two calls have the bits that they have in one", Variant,
+                          attention_earlier) {
+  const auto check = [](const AttentionCase& c, const std::vector<int>& first) {
+    using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
+    const Scene scene(c);
+    const auto plan = plan_for<Variant>(scene);
+    const auto all = Variant::run(scene, plan);
+    LaterNodes<Scene> rest(scene, first);
+    const auto later = Variant::run(rest, plan);
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      CAPTURE(b);
+      CHECK(later.status[b] == specula::cuda::Status::ok);
+      const auto whole = bits_of(scene, all, b), part = bits_of(rest, later, b);
+      REQUIRE(part.size() <= whole.size());
+      CHECK(std::equal(part.begin(), part.end(), whole.end() - static_cast<std::ptrdiff_t>(part.size())));
+    }
+    // More nodes than the mask has bits for, and fewer than none.
+    rest.earlier[0] = 64 * rest.args.words;
+    CHECK(Variant::run(rest, plan).status[0] == specula::cuda::Status::bad_tree);
+    rest.earlier[0] = -1;
+    CHECK(Variant::run(rest, plan).status[0] == specula::cuda::Status::bad_tree);
+  };
+  check({.query_heads = 6, .kv_heads = 2, .lengths = {50, 130, 64}, .nodes = {12, 40, 9}, .seed = 3},
+        {5, 39, 0});
+  check({.query_heads = 2, .kv_heads = 1, .lengths = {60}, .nodes = {130}, .seed = 4}, {66});
+}
+
 /// Instantiates all cases above for a variant.
 #define ATTENTION_CASES(Variant)                            \
   TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);     \
@@ -432,5 +487,6 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", 
   TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);      \
   TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant); \
+  TEST_CASE_TEMPLATE_INVOKE(attention_earlier, Variant);    \
   TEST_CASE_TEMPLATE_INVOKE(attention_capacities, Variant); \
   TEST_CASE_TEMPLATE_INVOKE(attention_bad_input, Variant)

@@ -215,15 +215,16 @@ bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Eleme
                       aligned(args.kv.k) && aligned(args.kv.v);
   const bool words = !any_misaligned(args.begin, args.mask, args.lse, args.status, args.position, args.depth,
                                      args.k_scale, args.v_scale, args.kv.length, args.kv.indptr,
-                                     args.kv.k.pages, args.kv.v.pages, args.sequence_count);
+                                     args.kv.k.pages, args.kv.v.pages, args.sequence_count, args.earlier);
   const bool paged = args.kv.page_size >= 1 && args.kv.max_pages >= 0 && args.kv.page_count >= 1 &&
                      (!args.kv.indptr || (args.kv.k.pages && args.kv.v.pages)) &&
                      rows_apart(args.kv.k, args.kv, plan) && rows_apart(args.kv.v, args.kv, plan);
   const bool mask =
       args.words == 0 ||
       (args.words > 0 && args.mask && 64 * static_cast<std::int64_t>(args.words) >= plan.capacity.max_nodes);
-  const bool views =
-      args.window >= 0 && (args.window == 0 || args.position || args.depth) && args.softcap >= 0;
+  const bool views = args.window >= 0 &&
+                     (args.window == 0 || ((args.position || args.depth) && !args.earlier)) &&
+                     args.softcap >= 0;
   return arrays && words && paged && mask && views &&
          is_room(workspace, part_bytes(plan), counter_bytes(plan));
 }

@@ -25,8 +25,8 @@ struct TreeAttentionCapacity {
 };
 
 /// Attention of proposals over a cache, all arrays on the device. Node i of sequence b is query begin[b] + i;
-/// its K and V are already in slot length[b] + i of the sequence. See tree_attention(). Stored: the cache's
-/// element type, Element or Float8E4M3.
+/// its K and V are already in slot length[b] + i of the sequence, or after those of `earlier`. See
+/// tree_attention(). Stored: the cache's element type, Element or Float8E4M3.
 template <class Element, class Stored = Element>
 struct TreeAttentionArgs {
   const Element* q;           ///< (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
@@ -49,6 +49,9 @@ struct TreeAttentionArgs {
   /// slots are outside the sequence's pages. Such nodes are not written and such slots are masked.
   Status* status = nullptr;
   const std::int32_t* sequence_count = nullptr;  ///< sequences in this call, at most B, as Trees has it
+  /// (B) nodes of each tree that ran in calls before; null: none. Query begin[b] + i is then node earlier[b]
+  /// + i, in slot length[b] + earlier[b] + i, and its mask has bits for all of them. Without a window.
+  const std::int32_t* earlier = nullptr;
 };
 
 }  // namespace cuda

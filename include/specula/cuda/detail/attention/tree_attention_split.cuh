@@ -86,8 +86,10 @@ class TreeAttentionSplit {
       return;
     const std::int64_t tokens = l_.args.kv.length[sequence_];
     const std::int64_t nodes = static_cast<std::int64_t>(l_.args.begin[sequence_ + 1]) - begin_;
-    const std::int64_t slots = tokens + (l_.args.words > 0 ? nodes : 0);
-    const bool good = tokens >= 0 && nodes >= 0 && nodes <= l_.max_nodes &&
+    const std::int64_t tail = earlier() + nodes;
+    const std::int64_t slots = tokens + (l_.args.words > 0 ? tail : 0);
+    const bool good = tokens >= 0 && nodes >= 0 && nodes <= l_.max_nodes && earlier() >= 0 &&
+                      (l_.args.words == 0 || tail <= 64 * static_cast<std::int64_t>(l_.args.words)) &&
                       slots <= static_cast<std::int64_t>(span_.count) * l_.page_size.by;
     l_.args.status[sequence_] = good ? Status::ok : Status::bad_tree;
   }
@@ -104,7 +106,8 @@ class TreeAttentionSplit {
     constexpr std::int64_t kMaxTokens = 0x7FFF0000;  // tiles' ends fit in an int, too
     const std::int64_t room =
         smaller<std::int64_t>(static_cast<std::int64_t>(span_.count) * l_.page_size.by, kMaxTokens);
-    const std::int64_t end = static_cast<std::int64_t>(length_) + (l_.args.words > 0 ? nodes_ : 0);
+    const std::int64_t tail = larger<std::int64_t>(0, earlier()) + nodes_;
+    const std::int64_t end = static_cast<std::int64_t>(length_) + (l_.args.words > 0 ? tail : 0);
     keys_.prefix = static_cast<int>(smaller<std::int64_t>(length_, room));
     std::int32_t low = 0, high = 0;
     if (l_.args.window > 0) {
@@ -123,6 +126,8 @@ class TreeAttentionSplit {
                       high);
   }
 
+  /// Nodes of the tree that ran in calls before.
+  SPECULA_HD std::int64_t earlier() const { return l_.args.earlier ? l_.args.earlier[sequence_] : 0; }
   SPECULA_HD int per_head() const { return static_cast<int>(l_.per_head.by); }
   SPECULA_HD PackedRow packed(int row) const {
     return packed_row(row_tile_ * Shape::kRows + row, l_.per_head);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// Weights of a Llama-family decoder in a device's memory, made of those that the CPU's loaders give.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/cpu/decoder_weights.hpp"
+#include "specula/cpu/detail/rope_table.hpp"
+#include "specula/cuda/args/types.cuh"
+#include "specula/cuda/model/detail/pass_bodies.cuh"
+#include "specula/cuda/model/device.hpp"
+
+namespace specula::cuda {
+
+/// A layer, all arrays on the device.
+struct DeviceLayer {
+  const float* attention_norm = nullptr;  ///< (hidden)
+  const float* mlp_norm = nullptr;        ///< (hidden)
+  const float* qkv_bias = nullptr;        ///< (rows of qkv); null: none
+  const float* output_bias = nullptr;     ///< (hidden); null: none
+  const float* query_norm = nullptr;      ///< (head_size); null: none
+  const float* key_norm = nullptr;        ///< (head_size); null: none
+  DeviceMatrix qkv,                       ///< all queries, then keys, then values
+      output,                             ///< of attention
+      gate_up,                            ///< gate, then up
+      down;                               ///< of the MLP
+};
+
+/// A model, all arrays on the device. A head has 64 or 128 numbers here: halves of smaller ones are padded
+/// with zeros, in rows of `qkv` and columns of `output`, so no kernel knows.
+struct DeviceWeights {
+  int hidden = 0,                     ///< width of the residual stream
+      intermediate = 0,               ///< width of the MLP
+      heads = 0,                      ///< query heads
+      kv_heads = 0,                   ///< key-value heads
+      vocab = 0,                      ///< tokens
+      head_size = 0,                  ///< numbers of a head in memory
+      head_dim = 0,                   ///< of which so many are the model's
+      positions = 0;                  ///< rows of `cosine` and `sine`
+  float eps = 0;                      ///< of the norms
+  DeviceMatrix embedding,             ///< (vocab, hidden)
+      head;                           ///< the LM head, which may be the embedding
+  const float *final_norm = nullptr,  ///< (hidden)
+      *cosine = nullptr,              ///< (positions, head_size / 2)
+          *sine = nullptr;            ///< the same
+  std::vector<DeviceLayer> layers;    ///< in their order
+  /// Relative error, in the 2-norm, of all matrices by rounding to bfloat16. 0 for bfloat16 and int8 groups.
+  double distance = 0;
+  std::size_t bytes = 0;  ///< of all arrays
+};
+
+namespace detail {
+
+/// Numbers of a head in memory. Throws std::invalid_argument for a model that is not built for a device.
+inline int device_head_size(const cpu::DecoderConfig& config) {
+  const auto expect = [](bool ok, const std::string& what) {
+    if (!ok) throw std::invalid_argument("cuda: " + what);
+  };
+  expect(config.conditioned_on == Conditioning::nothing,
+         std::string("a draft that reads its target's ") + name_of(config.conditioned_on) +
+             " does not run on a device yet; cpu::Decoder runs it");
+  expect(config.target_hidden_size == 0,
+         "a draft that projects its target's embedding does not run on a device yet; cpu::Decoder runs it");
+  expect(config.draft_vocab_size == 0,
+         "a draft vocabulary does not run on a device yet; cpu::Decoder runs it");
+  expect(config.head_dim <= 128,
+         "head_dim is " + std::to_string(config.head_dim) + ", attention is built for up to 128");
+  const auto aligned = [&](const char* what, std::int32_t n) {
+    expect(n % 8 == 0, std::string(what) + " is " + std::to_string(n) + ", expected a multiple of 8");
+  };
+  aligned("hidden_size", config.hidden_size);
+  aligned("intermediate_size", config.intermediate_size);
+  return config.head_dim <= 64 ? 64 : 128;
+}
+
+/// Bytes of the weights of a model on a device, for positions below `positions`.
+inline std::size_t device_bytes(const cpu::DecoderConfig& config, std::int32_t positions) {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const std::size_t head = size(device_head_size(config)), hidden = size(config.hidden_size),
+                    heads = size(config.heads), both = size(config.kv_heads) * 2;
+  const std::size_t matrices =
+      (heads + both) * head * hidden + hidden * heads * head + 3 * hidden * size(config.intermediate_size);
+  const std::size_t vectors = 3 * hidden + (heads + both) * head + 2 * head;
+  return size(config.layers) * (2 * matrices + 4 * vectors) +
+         2 * (config.tied_head ? 1 : 2) * size(config.vocab_size) * hidden +
+         4 * (hidden + size(positions) * head);
+}
+
+}  // namespace detail
+
+/// Copies weights to a device, tensor by tensor: of the host it needs memory for one, beside `from`. bfloat16
+/// weights and int8 groups arrive bit for bit; all others are rounded to bfloat16 (DeviceWeights::distance).
+/// Positions are those below `positions`. Throws std::invalid_argument for a model that is not built for a
+/// device, and what the device throws. O(weights).
+template <class Device, class Real>
+DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std::int32_t positions) {
+  const cpu::DecoderConfig& c = from.config;
+  DeviceWeights out;
+  out.head_size = detail::device_head_size(c), out.head_dim = c.head_dim;
+  out.hidden = c.hidden_size, out.intermediate = c.intermediate_size;
+  out.heads = c.heads, out.kv_heads = c.kv_heads, out.vocab = c.vocab_size;
+  out.positions = positions, out.eps = static_cast<float>(c.rms_norm_eps);
+  const std::int32_t half = c.head_dim / 2, padding = (out.head_size - c.head_dim) / 2;
+  const auto same = [](std::int32_t i) { return i; };
+  const auto in_heads = [&](std::int32_t i) {
+    return i + (i / half) * padding;
+  };  // where halves of heads lie
+  const auto copied = [&]<class T>(const std::vector<T>& values) {
+    T* const to = device.template allocate<T>(values.size());
+    device.put(to, values.data(), values.size());
+    out.bytes += values.size() * sizeof(T);
+    return static_cast<const T*>(to);
+  };
+  double squares = 0, errors = 0;
+  const auto matrix = [&](const cpu::PanelMatrix<Real>& m, auto row, auto column) {
+    const std::int32_t rows = row(m.rows()), cols = column(m.cols());
+    std::vector<BFloat16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
+    std::vector<Real> exact(static_cast<std::size_t>(m.cols()));
+    for (std::int32_t r = 0; r < m.rows(); ++r) {
+      m.get_row(r, exact.data());
+      BFloat16* const to = values.data() + static_cast<std::ptrdiff_t>(row(r)) * cols;
+      for (std::int32_t k = 0; k < m.cols(); ++k) {
+        const auto x = static_cast<double>(exact[static_cast<std::size_t>(k)]);
+        const BFloat16 rounded = detail::to_bfloat16(static_cast<float>(x));
+        const double error = static_cast<double>(detail::to_float(rounded)) - x;
+        squares += x * x, errors += error * error;
+        to[column(k)] = rounded;
+      }
+    }
+    return DeviceMatrix{copied(values), rows, cols};
+  };
+  const auto numbers = [&](const auto& values, std::int32_t size, auto place) -> const float* {
+    if (values.empty()) return nullptr;
+    std::vector<float> padded(static_cast<std::size_t>(place(size)));
+    for (std::int32_t i = 0; i < size; ++i)
+      padded[static_cast<std::size_t>(place(i))] = static_cast<float>(values[static_cast<std::size_t>(i)]);
+    return copied(padded);
+  };
+  out.embedding = matrix(from.tokens(), same, same);
+  out.head = &from.head() == &from.tokens() ? out.embedding : matrix(from.head(), same, same);
+  out.final_norm = numbers(from.final_norm, c.hidden_size, same);
+  const cpu::detail::RopeTable<float> table(c, positions);
+  const auto angles = [&](auto row) {
+    std::vector<float> all(static_cast<std::size_t>(positions) * static_cast<std::size_t>(half + padding));
+    for (std::int32_t p = 0; p < positions; ++p)
+      std::copy_n(row(p), half, all.begin() + static_cast<std::ptrdiff_t>(p) * (half + padding));
+    return copied(all);
+  };
+  out.cosine = angles([&](std::int32_t p) { return table.cosine(p); });
+  out.sine = angles([&](std::int32_t p) { return table.sine(p); });
+  for (const cpu::LayerWeights<Real>& l : from.layers) {
+    DeviceLayer& layer = out.layers.emplace_back();
+    layer.attention_norm = numbers(l.attention.norm, c.hidden_size, same);
+    layer.mlp_norm = numbers(l.mlp.norm, c.hidden_size, same);
+    layer.qkv_bias = numbers(l.attention.qkv_bias, (c.heads + 2 * c.kv_heads) * c.head_dim, in_heads);
+    layer.output_bias = numbers(l.attention.output_bias, c.hidden_size, same);
+    layer.query_norm = numbers(l.attention.query_norm, c.head_dim, in_heads);
+    layer.key_norm = numbers(l.attention.key_norm, c.head_dim, in_heads);
+    layer.qkv = matrix(l.attention.qkv, in_heads, same);
+    layer.output = matrix(l.attention.output, same, in_heads);
+    layer.gate_up = matrix(l.mlp.gate_up, same, same);
+    layer.down = matrix(l.mlp.down, same, same);
+  }
+  out.distance = squares > 0 ? std::sqrt(errors / squares) : 0;
+  return out;
+}
+
+}  // namespace specula::cuda
