@@ -416,8 +416,6 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", 
   }
 }
 
-}  // namespace specula_test
-
 /// The nodes of a scene from number earlier[b] of its sequences on, as a scene of their own; the others have
 /// run.
 template <class Scene>
@@ -472,6 +470,8 @@ TEST_CASE_TEMPLATE_DEFINE("nodes of a tree in two calls have the bits that they 
         {5, 39, 0});
   check({.query_heads = 2, .kv_heads = 1, .lengths = {60}, .nodes = {130}, .seed = 4}, {66});
 }
+
+}  // namespace specula_test
 
 /// Instantiates all cases above for a variant.
 #define ATTENTION_CASES(Variant)                            \
