@@ -39,6 +39,7 @@ class EmulatedDevice {
   bool order_depends_on_rows = false;
   Engine engine = Engine::fibers;
   std::size_t memory = std::numeric_limits<std::size_t>::max();  // bytes that there are
+  int failing_allocation = -1;                                   // which allocation fails
   int failing_launch = -1;                                       // which launch fails
 
   int launches = 0, products = 0, waits = 0, recordings = 0;
@@ -50,14 +51,26 @@ class EmulatedDevice {
     used_ += n * sizeof(T);
     return allocate_host<T>(n);
   }
+  std::size_t allocations() const { return memory_.size(); }
+  void release(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) memory_[i].reset();
+  }
   template <class T>
   T* allocate_host(std::size_t n) {
+    if (failing_allocation == static_cast<int>(memory_.size()))
+      throw specula::cuda::DeviceError("the emulated device has no memory");
     memory_.push_back(std::make_unique<Chunk[]>(n * sizeof(T) / sizeof(Chunk) + 1));
     std::memset(static_cast<void*>(memory_.back().get()), 0, n * sizeof(T));
     return reinterpret_cast<T*>(memory_.back().get());
   }
   std::size_t free_bytes() const { return memory - std::min(memory, used_); }
   std::size_t used_bytes() const { return used_; }
+  /// Allocations that were not given back.
+  int held() const {
+    int out = 0;
+    for (const auto& own : memory_) out += own ? 1 : 0;
+    return out;
+  }
   template <class T>
   void put(T* to, const T* from, std::size_t n) {
     std::copy_n(from, n, to);

@@ -120,7 +120,9 @@ TEST_CASE("logits of every architecture are the reference's up to bfloat16") {
   check_case({.name = "linear scaling", .scaling = {.type = RopeType::linear, .factor = 4}});
   check_case({.name = "scaling of Llama 3",
               .scaling = {.type = RopeType::llama3, .factor = 8, .original_max_position = 64}});
-  check_case({.name = "YaRN", .heads = 4, .kv_heads = 2,
+  check_case({.name = "YaRN",
+              .heads = 4,
+              .kv_heads = 2,
               .scaling = {.type = RopeType::yarn,
                           .factor = 4,
                           .original_max_position = 64,

@@ -113,13 +113,13 @@ std::vector<Row> chain_rows(M& model, const std::vector<Token>& prompt, const st
 
 /// How many rows of chains have the bits of plain decoding.
 template <class Products>
-int common_rows(bool hopper, int length, int prompt_size, int fresh) {
-  const auto weights = small_weights();
+int common_rows(bool hopper, int length, int prompt_size, int fresh, int layers = 2) {
+  const auto weights = small_weights(layers);
   const auto prompt = random_tokens(prompt_size, 1), text = random_tokens(fresh, 2);
   const auto run = [&](auto decode) {
     EmulatedDevice device;
     device.hopper = hopper, device.order_depends_on_rows = true;
-    cuda::Model<EmulatedDevice, Products> model(device, weights, {.capacity = 256});
+    cuda::Model<EmulatedDevice, Products> model(device, weights, {.capacity = prompt_size + 128});
     return decode(model);
   };
   const auto plain = run([&](auto&model) { return plain_rows(model, prompt, text); }),
@@ -138,6 +138,8 @@ TEST_CASE("a chain's rows have the bits of plain decoding") {
     CHECK(common_rows<cuda::PaddedProducts>(hopper, 1, 90, 12) == 12);
     // The texts cross the end of a tile of 64 keys.
     CHECK(common_rows<cuda::PaddedProducts>(hopper, 11, 120, 24) == 24);
+    // The keys become more than one split.
+    CHECK(common_rows<cuda::PaddedProducts>(hopper, 5, 2040, 16, 1) == 16);
     // This device's bits do depend on the rows of a pass: free products and plans do not have them.
     CHECK(common_rows<cuda::FreeProducts>(hopper, 4, 20, 24) < 24);
   }
@@ -180,24 +182,24 @@ TEST_CASE("a text in a batch has the bits that it has alone") {
   std::vector<std::vector<Round>> rounds;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) rounds.push_back(random_rounds(seed, kRounds));
 
-  std::vector<std::vector<Row>> alone;
-  for (std::size_t b = 0; b < prompts.size(); ++b) {
-    EmulatedDevice device;
-    device.order_depends_on_rows = true;
-    Padded model(device, weights, {.capacity = 256, .prefill_chunk = 64});
-    model.append(prompts[b]);
-    std::vector<Row>& rows = alone.emplace_back();
-    for (const Round& round : rounds[b]) {
-      const LogitsView view = model.extend(round.tokens, round.parents);
-      for (int i = 0; i < view.rows; ++i) rows.push_back(row_of(view, i));
-      model.commit(round.path);
-      if (round.truncate > 0) model.truncate(model.size() - 1);
-    }
-  }
   for (const bool hopper : {false, true}) {
     CAPTURE(hopper);
+    std::vector<std::vector<Row>> alone;
+    for (std::size_t b = 0; b < prompts.size(); ++b) {
+      EmulatedDevice device;
+      device.hopper = hopper, device.order_depends_on_rows = true;
+      Padded model(device, weights, {.capacity = 256, .prefill_chunk = 64});
+      model.append(prompts[b]);
+      std::vector<Row>& rows = alone.emplace_back();
+      for (const Round& round : rounds[b]) {
+        const LogitsView view = model.extend(round.tokens, round.parents);
+        for (int i = 0; i < view.rows; ++i) rows.push_back(row_of(view, i));
+        model.commit(round.path);
+        if (round.truncate > 0) model.truncate(model.size() - 1);
+      }
+    }
     EmulatedDevice device;
-    device.order_depends_on_rows = true;
+    device.hopper = hopper, device.order_depends_on_rows = true;
     Padded model(device, weights,
                  {.capacity = 256, .max_nodes = 16, .slots = 4, .prefill_chunk = 64, .height = 64});
     std::vector<std::vector<Row>> together(prompts.size());
@@ -411,9 +413,39 @@ TEST_CASE("after an error of the device the text stays, and every call says the 
       CHECK(std::string(error.what()) == "the emulated device fails");
     }
     CHECK(model.size() == std::max(size, 70));
+    const std::int32_t before = model.size();
+    CHECK_THROWS_WITH_AS(model.append(three), "the emulated device fails", cuda::DeviceError);
+    CHECK(model.size() == before);
     for (int again = 0; again < 2; ++again)
       CHECK_THROWS_WITH_AS(model.extend(three, under), "the emulated device fails", cuda::DeviceError);
     CHECK_THROWS_WITH_AS(model.key_values(), "the emulated device fails", cuda::DeviceError);
     model.truncate(0);  // needs no device
   }
+}
+
+TEST_CASE("a model that cannot be made, and one that ends, give their memory back") {
+  const auto weights = small_weights(1);
+  const std::vector<Token> three{1, 2, 3};
+  const std::vector<NodeId> under{kNoParent, 0, 0};
+  EmulatedDevice device;
+  const auto make = [&](std::size_t nodes) {
+    Padded model(device, weights, {.capacity = 100});
+    model.extend(std::span(three).first(1), std::span(under).first(1));
+    model.extend(std::span(three).first(nodes), std::span(under).first(nodes));  // more rows than before
+  };
+  make(3);
+  CHECK(device.held() == 0);
+  const Padded lasting(device, weights, {.capacity = 50});
+  const int held = device.held(), needed = static_cast<int>(device.allocations());
+  for (int failing = needed; failing < 2 * needed; ++failing) {
+    device.failing_allocation = static_cast<int>(device.allocations()) + failing - needed;
+    try {
+      make(3);
+    } catch (const cuda::DeviceError&) {
+    }
+    CHECK(device.held() == held);
+  }
+  device.failing_allocation = -1;
+  Padded sharing(device, lasting.weights(), {.capacity = 50});
+  CHECK(device.held() > held);
 }

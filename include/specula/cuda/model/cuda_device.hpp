@@ -15,11 +15,10 @@
 
 namespace specula::cuda {
 
-/// A GPU, and the memory of what runs on it: freed by the destructor, after which no model may use it. All
-/// calls go into one stream; a pass is captured when it runs a second time. Models of one device run one
-/// after the other. Not for concurrent calls. The device must be the thread's current one in every call; the
-/// constructor makes it that. Members throw DeviceError where the device, the driver or cuBLASLt fails; see
-/// device.hpp.
+/// A GPU, and the memory of what runs on it: it must outlive the models. All calls go into one stream; a pass
+/// is captured when it runs a second time. Models of one device run one after the other. Not for concurrent
+/// calls. The device must be the thread's current one in every call; the constructor makes it that. Members
+/// throw DeviceError where the device, the driver or cuBLASLt fails; see device.hpp.
 class CudaDevice {
  public:
   /// A plan for heads of 64 or 128.
@@ -61,6 +60,9 @@ class CudaDevice {
   T* allocate_host(std::size_t n) {
     return static_cast<T*>(allocate_host_bytes(n * sizeof(T)));
   }
+  std::size_t allocations() const;  ///< calls of both, of which the last ones may have been released
+  /// Frees what the allocations [first, last) gave.
+  void release(std::size_t first, std::size_t last);
   /// Copies to the device, and waits.
   template <class T>
   void put(T* to, const T* from, std::size_t n) {

@@ -3,10 +3,11 @@
 //
 // A Device has memory and launches, all in one order: CudaDevice (cuda_device.hpp) those of a GPU, whose
 // graphs capture the launches; in tests an emulated GPU runs the same sequence. It throws DeviceError if it
-// fails, after which nothing works. It has
+// fails. It has
 //
 //   T* allocate<T>(n)        zeros, in its own memory; free_bytes() are left
 //   T* allocate_host<T>(n)   zeros, in the host's memory, for send() and fetch()
+//   release(first, last)     frees what these allocations gave, which are counted: allocations()
 //   put(to, from, n)         copies to the device, get() back; both wait
 //   send(to, from, n)        the same in the order of the launches, fetch() back; wait() waits for all
 //   run(body)                launches a kernel body
@@ -28,7 +29,8 @@
 
 namespace specula::cuda {
 
-/// An error of a device. It does not work any more.
+/// An error of a device. Of a launch, a copy or waiting it is final: the device does not work any more. Where
+/// memory, a device or an algorithm is missing, what failed was not made, and the rest works.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -31,7 +31,7 @@ struct ModelOptions {
   std::int32_t prefill_chunk = 512;  ///< tokens of a prompt in a pass
   /// Rows of a pass of nodes, of all texts together: 64, 128, 256 or 512. 0: the least that holds max_nodes.
   /// A call with more runs several passes. With PaddedProducts rows have the same bits in all models of one
-  /// height.
+  /// height and prefill_chunk.
   std::int32_t height = 0;
   bool features = false;  ///< features() are kept
 };
@@ -68,18 +68,19 @@ inline ModelOptions checked(ModelOptions options) {
 }  // namespace detail
 
 /// A decoder on a device behind the same members as cpu::Decoder: every drafter on the CPU, shape, rule,
-/// cascade, cost model and batch works over it, and a draft may be a second one. A call waits for the device
-/// once; the rows asked for come to the host.
+/// cascade, cost model and batch works over it, and a draft may be a second one. The host waits once for each
+/// pass; the rows asked for come to it.
 ///
 /// **Bits.** With PaddedProducts a row depends on the tokens from the start of its text to it, on the slots
-/// that they have, on how the prompt was appended, and on the height: not on how many nodes or texts share a
-/// pass. So a chain has the bits of plain decoding. A tree's nodes sit in other slots than their tokens will,
-/// hence in other places of a tile of keys, and their rows may differ by rounding. With FreeProducts rows
-/// differ by rounding from those of another pass.
+/// that they have, on how the prompt was appended and in which chunks it ran, and on the height: not on how
+/// many nodes or texts share a pass. So a chain has the bits of plain decoding. A tree's nodes sit in other
+/// slots than their tokens will, hence in other places of a tile of keys, and their rows may differ by
+/// rounding. With FreeProducts rows differ by rounding from those of another pass.
 ///
-/// Memory is allocated by the constructor, but for rows of more nodes than there were before. References the
-/// device. Not for concurrent calls. After a DeviceError the model keeps what it had committed, and every
-/// call that needs the device throws that error again.
+/// Memory is allocated by the constructor, but for rows of more nodes than there were before, and is the
+/// device's again when the model ends. References the device. Not for concurrent calls. After a DeviceError
+/// of a pass the model keeps what it had committed or was given, and every call that needs the device throws
+/// that error again.
 template <class Device, class Products = PaddedProducts>
 class Model {
  public:
@@ -91,38 +92,16 @@ class Model {
   Model(Device& device, const cpu::DecoderWeights<Real>& weights, const ModelOptions& options = {})
       : Model(device, uploaded(device, weights, options), options) {}
 
-  /// Over weights that are on the device, which other models may share: with at least `options.capacity`
-  /// positions.
+  /// Over weights that are on the device, with at least `options.capacity` positions: those of another model,
+  /// which must outlive this, or of upload().
   Model(Device& device, const DeviceWeights& weights, const ModelOptions& options = {})
-      : options_(detail::checked(options)),
-        device_(device),
-        decoder_(device, with_positions(weights, options_), options_.slots, options_.capacity, most(options_),
-                 options_.height, options_.features),
-        nodes_{{device, options_.height, options_.slots, node_words(options_)}, options_.height, {}, {}},
-        prompts_{{device, options_.prefill_chunk, options_.slots, prompt_words(options_)},
-                 detail::height_of(options_.prefill_chunk),
-                 {},
-                 {}},
-        texts_(static_cast<std::size_t>(options_.slots)),
-        mask_(static_cast<std::size_t>(std::max(node_words(options_), prompt_words(options_)))) {
-    const auto places =
-        static_cast<std::size_t>(options_.slots) * static_cast<std::size_t>(options_.max_nodes + 2);
-    moves_host_ = device.template allocate_host<std::int32_t>(places);
-    moves_ = device.template allocate<std::int32_t>(places);
-    prepare(nodes_, true);
-    prepare(prompts_, false);
-    parts_.reserve(texts_.size());
-    pieces_.reserve(texts_.size());
-    for (Text& text : texts_) {
-      text.queue.reserve(static_cast<std::size_t>(options_.capacity));
-      text.nodes.reserve(static_cast<std::size_t>(options_.max_nodes));
-      text.path.reserve(static_cast<std::size_t>(options_.max_nodes));
-    }
-  }
+      : Model(device, Uploaded{device.allocations(), weights}, options) {}
+
   Model(const Model&) = delete;  // slots and views hold its address
   Model& operator=(const Model&) = delete;
 
-  /// Bytes on the device that a model takes, its weights included.
+  /// Bytes on the device that a model takes, its weights included; without what all models of a device share
+  /// to work in: attention's parts over contexts of more than 2,048 tokens, and 32 MiB of products.
   static std::size_t bytes(const cpu::DecoderConfig& config, const ModelOptions& options) {
     const ModelOptions o = detail::checked(options);
     return detail::device_bytes(config, o.capacity) +
@@ -140,9 +119,11 @@ class Model {
   std::int32_t size() const { return size(0); }                   ///< committed tokens
   std::int32_t capacity() const { return options_.capacity; }     ///< tokens and nodes of a text
   std::uint64_t change_count() const { return change_count(0); }  ///< see CountsChanges
-  /// Prefill: runs `prefill_chunk` tokens a pass. Fewer than 64 wait for the next extend(). Throws
-  /// std::invalid_argument, and changes nothing, for a token out of range or more tokens than fit.
+  /// Prefill: runs `prefill_chunk` tokens a pass. Fewer than 64, and than a chunk, wait for the next
+  /// extend(). Throws std::invalid_argument, and changes nothing, for a token out of range or more tokens
+  /// than fit.
   void append(Tokens tokens) {
+    expect_working();
     append(0, tokens);
     on_device([&] {
       settle();
@@ -191,13 +172,17 @@ class Model {
     check_nodes(nodes);
     std::size_t wanted = 0;
     for (const SlotNodes& own : nodes) wanted += own.tokens.size();
+    expect_working();
+    if (wanted > rows_room_) {
+      const std::size_t room = std::bit_ceil(wanted), at = device_.allocations();
+      rows_ = device_.template allocate_host<float>(room * static_cast<std::size_t>(vocab_size()));
+      holding_.replace_rows(at);
+      rows_room_ = room;
+    }
     on_device([&] {
       settle();
       for (const SlotNodes& own : nodes)
         text(own.slot).chunk_ran = read_prompt(own.slot, !own.tokens.empty());
-      const auto vocab = static_cast<std::size_t>(vocab_size());
-      if (wanted > rows_room_)
-        rows_ = device_.template allocate_host<float>(wanted * vocab), rows_room_ = wanted;
       run_nodes(nodes);
     });
     return {rows_, static_cast<std::int32_t>(wanted), vocab_size(), vocab_size()};
@@ -243,7 +228,7 @@ class Model {
   }
 
  private:
-  static constexpr std::int32_t kWaiting = 64;  // fewer queued tokens than this run with nodes
+  static constexpr std::int32_t kWaiting = 64;  // fewer queued tokens than this, or a chunk, run with nodes
   static constexpr int kCounts = 10;            // 1, 2, 4, ... 512 tokens
 
   struct Node {
@@ -277,15 +262,69 @@ class Model {
     throw std::invalid_argument("cuda::Model::" + what);
   }
 
+  /// Weights, and how many allocations there were before them.
+  struct Uploaded {
+    std::size_t first;
+    DeviceWeights weights;
+  };
+  /// Gives back what was allocated since `first`: if the model is not made, or when it ends; and its rows.
+  struct Holding {
+    Device& device;
+    std::size_t first, last = 0, rows = 0;  // one after the number of the rows' allocation; 0: none
+
+    void replace_rows(std::size_t by) {
+      if (rows > 0) device.release(rows - 1, rows);
+      rows = by + 1;
+    }
+    ~Holding() {
+      if (rows > 0) device.release(rows - 1, rows);
+      device.release(first, last > 0 ? last : device.allocations());
+    }
+  };
   template <class Real>
-  static DeviceWeights uploaded(Device& device, const cpu::DecoderWeights<Real>& weights,
-                                const ModelOptions& options) {
+  static Uploaded uploaded(Device& device, const cpu::DecoderWeights<Real>& weights,
+                           const ModelOptions& options) {
     const std::size_t needed = bytes(weights.config, options), free = device.free_bytes();
     if (needed > free)
       throw std::runtime_error("cuda::Model: needs " + std::to_string(needed) +
                                " bytes of the device's memory, of which " + std::to_string(free) +
                                " are free; a smaller ModelOptions::capacity or fewer slots need less");
-    return upload(device, weights, detail::checked(options).capacity);
+    const std::size_t first = device.allocations();
+    try {
+      return {first, upload(device, weights, detail::checked(options).capacity)};
+    } catch (...) {
+      device.release(first, device.allocations());
+      throw;
+    }
+  }
+  Model(Device& device, const Uploaded& uploaded, const ModelOptions& options)
+      : options_(detail::checked(options)),
+        device_(device),
+        holding_{device, uploaded.first},
+        decoder_(device, with_positions(uploaded.weights, options_), options_.slots, options_.capacity,
+                 most(options_), options_.height, options_.features),
+        nodes_{{device, options_.height, options_.slots, node_words(options_)}, options_.height, {}, {}},
+        prompts_{{device, options_.prefill_chunk, options_.slots, prompt_words(options_)},
+                 detail::height_of(options_.prefill_chunk),
+                 {},
+                 {}},
+        texts_(static_cast<std::size_t>(options_.slots)),
+        fewest_(std::min(kWaiting, options_.prefill_chunk)),
+        mask_(static_cast<std::size_t>(std::max(node_words(options_), prompt_words(options_)))) {
+    const auto places =
+        static_cast<std::size_t>(options_.slots) * static_cast<std::size_t>(options_.max_nodes + 2);
+    moves_host_ = device.template allocate_host<std::int32_t>(places);
+    moves_ = device.template allocate<std::int32_t>(places);
+    prepare(nodes_, true);
+    prepare(prompts_, false);
+    parts_.reserve(texts_.size());
+    pieces_.reserve(texts_.size());
+    for (Text& text : texts_) {
+      text.queue.reserve(static_cast<std::size_t>(options_.capacity));
+      text.nodes.reserve(static_cast<std::size_t>(options_.max_nodes));
+      text.path.reserve(static_cast<std::size_t>(options_.max_nodes));
+    }
+    holding_.last = device.allocations();
   }
   static const DeviceWeights& with_positions(const DeviceWeights& weights, const ModelOptions& options) {
     if (weights.positions < options.capacity)
@@ -320,14 +359,17 @@ class Model {
 
   template <class F>
   void on_device(F call) {
-    if (failure_) std::rethrow_exception(failure_);
+    expect_working();
     try {
       call();
     } catch (const DeviceError&) {
       failure_ = std::current_exception();
-      for (Text& own : texts_) own.nodes.clear(), own.in_cache = 0;
+      for (Text& own : texts_) own.changes.next(), own.nodes.clear(), own.in_cache = 0;
       throw;
     }
+  }
+  void expect_working() const {
+    if (failure_) std::rethrow_exception(failure_);
   }
 
   // ---- checks
@@ -392,7 +434,7 @@ class Model {
   bool read_prompt(std::int32_t slot, bool all) {
     Text& own = text(slot);
     bool any = false;
-    for (bool more = true; more && own.waiting() >= kWaiting; more = all, any = true) {
+    for (bool more = true; more && own.waiting() >= fewest_; more = all, any = true) {
       own.changes.next();
       const std::int32_t n = std::min(own.waiting(), options_.prefill_chunk);
       prompts_.input.clear();
@@ -539,9 +581,11 @@ class Model {
 
   ModelOptions options_;
   Device& device_;
+  Holding holding_;
   Decoder decoder_;
   Kind nodes_, prompts_;
   std::vector<Text> texts_;  // by slot
+  std::int32_t fewest_;      // queued tokens that have a pass of their own
   std::exception_ptr failure_;
   std::int32_t *moves_host_ = nullptr,
                *moves_ = nullptr;  // (B, max_nodes) paths, (B) nodes, (B) slots before
