@@ -12,7 +12,7 @@ function(specula_add_cuda_model)
     return()
   endif()
   add_library(specula_cuda_model STATIC EXCLUDE_FROM_ALL ${SPECULA_CUDA_MODEL}.cu)
-  target_compile_features(specula_cuda_model PRIVATE cuda_std_20)
+  target_compile_options(specula_cuda_model PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)  # CMake may not know a newer toolkit
   target_link_libraries(specula_cuda_model PUBLIC ${ARGN} CUDA::cublasLt CUDA::cudart)
   add_library(specula::cuda_model ALIAS specula_cuda_model)
 endfunction()
