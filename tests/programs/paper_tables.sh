@@ -45,7 +45,7 @@ mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r 
 cp -r "$root/examples/cuda" "$tree/examples"
 (cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$tree")
 rm -f "$tree"/docs/benchmarks/paper_*.json
-export SPECULA_ROOT=$tree
+export SPECULA_ROOT=$tree SPECULA_INTERVALS=$scratch/intervals
 pages=(python3 "$root/scripts/pages")
 cp "$tree/docs/glide.md" "$scratch/before.md"
 "${pages[@]}" >/dev/null  # nothing was measured: the existing tables are kept

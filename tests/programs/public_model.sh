@@ -38,6 +38,7 @@ expect 0 '^missing: specula, q4_1, native:1, round 1: specula-compare: no target
 
 # The pages: of this run, and of one with another engine, which had no text of one kind.
 tree=$scratch/tree
+export SPECULA_INTERVALS=$scratch/intervals
 mkdir -p "$tree/docs/benchmarks" && cp "$root"/docs/benchmarks/*.json "$tree/docs/benchmarks"
 printf '<!-- table: beside others: %s -->\n<!-- end of table -->\n' 'front page' >"$tree/README.md"
 printf '<!-- table: beside others: %s -->\n<!-- end of table -->\n' 'native, 1' gains reading >"$tree/docs/models.md"
