@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// labels: vectorised
+// labels: vectorised slow
 // Four pipelines over the pack on the emulated device write the CPU's text, in as many rounds.
 #include "pack_pipelines.hpp"
 

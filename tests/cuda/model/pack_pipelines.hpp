@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -71,22 +72,29 @@ Text decode(int pipeline, Target& target, Draft& draft, const std::vector<Token>
   }
 }
 
-/// Whether the two likeliest tokens after `text` are within 2% of the row's spread: rounding may choose the
-/// other.
-inline bool is_near_tie(specula::cpu::Decoder<float>& target, const std::vector<Token>& prompt,
-                        const std::vector<Token>& text, std::size_t until) {
+/// Of each token of the target's greedy text: by how much the likeliest one leads, as a share of the row's
+/// spread.
+inline std::vector<double> leads(specula::cpu::Decoder<float>& target, const std::vector<Token>& prompt,
+                                 std::int32_t fresh) {
   target.truncate(0);
-  std::vector<Token> before = prompt;
-  before.insert(before.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(until));
-  target.append(specula::Tokens(before).first(before.size() - 1));
-  const specula::NodeId parent[] = {specula::kNoParent};
-  const auto row = target.extend(specula::Tokens(before).last(1), parent).row(0);
-  std::vector<float> sorted(row.begin(), row.end());
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  return sorted[0] - sorted[1] < 0.02f * (sorted.front() - sorted.back());
+  target.append(specula::Tokens(prompt).first(prompt.size() - 1));
+  std::vector<double> out;
+  for (Token last = prompt.back(); static_cast<std::int32_t>(out.size()) < fresh;) {
+    const specula::NodeId parent[] = {specula::kNoParent}, path[] = {0};
+    const auto row = target.extend(specula::Tokens(&last, 1), parent).row(0);
+    std::vector<float> sorted(row.begin(), row.end());
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    out.push_back(static_cast<double>(sorted[0] - sorted[1]) /
+                  static_cast<double>(sorted.front() - sorted.back()));
+    last = static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
+    target.commit(path);
+  }
+  return out;
 }
 
-/// Runs pipelines on prompts of 24 tokens; at most one text in eight may differ, at a near tie.
+/// Runs pipelines on prompts of 24 tokens, of which the text has no tie that rounding decides: a lead below a
+/// thousandth. At most one text in eight may differ, at a near tie, and of the others one in eight may take a
+/// round more or less: the draft has ties as well.
 inline void check(int pipelines, int prompts, std::int32_t fresh) {
   namespace cpu = specula::cpu;
   const std::string pack = SPECULA_MODELS_DIR;
@@ -100,32 +108,37 @@ inline void check(int pipelines, int prompts, std::int32_t fresh) {
   DeviceModel on_device(device, *target_weights, {.capacity = 256}),
       draft_on_device(device, *draft_weights, {.capacity = 256});
   CHECK(on_device.weights().distance == 0);  // int8 groups
-  int differing = 0;
-  for (int p = 0; p < prompts; ++p) {
+  int differing = 0, other_rounds = 0, tried = 0;
+  for (std::uint64_t seed = 1; tried < prompts; ++seed) {
     // A prompt that the target would write.
     std::vector<Token> prompt{1};
     specula::Speculator sampled{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
-                                specula::ModelDrafter{draft}, specula::Chain<>{.length = 0}};
-    sampled.generate(prompt, {.max_new_tokens = 23}, specula::PhiloxRandom{static_cast<std::uint64_t>(p + 1)},
+                                specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0}};
+    sampled.generate(prompt, {.max_new_tokens = 23}, specula::PhiloxRandom{seed},
                      [&](specula::Tokens part) { prompt.insert(prompt.end(), part.begin(), part.end()); });
     prompt.resize(24);
+    const std::vector<double> lead = leads(target, prompt, fresh);
+    if (*std::min_element(lead.begin(), lead.end()) < 1e-3) continue;
+    ++tried;
     for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
-      CAPTURE(p);
+      CAPTURE(seed);
       CAPTURE(pipeline);
       const Text expected = decode(pipeline, target, draft, prompt, fresh),
                  got = decode(pipeline, on_device, draft_on_device, prompt, fresh);
       if (got.tokens == expected.tokens) {
-        CHECK(got.rounds == expected.rounds);
+        CHECK(std::abs(got.rounds - expected.rounds) <= 1);
+        other_rounds += got.rounds == expected.rounds ? 0 : 1;
         continue;
       }
       ++differing;
       const auto [own, its] = std::mismatch(got.tokens.begin(), got.tokens.end(), expected.tokens.begin());
-      CHECK(is_near_tie(target, prompt, expected.tokens,
-                        static_cast<std::size_t>(its - expected.tokens.begin())));
+      CHECK(lead[static_cast<std::size_t>(its - expected.tokens.begin())] < 0.02);
     }
   }
-  MESSAGE(differing << " of " << pipelines * prompts << " texts differ");
+  MESSAGE(differing << " of " << pipelines * prompts << " texts differ, " << other_rounds
+                    << " take other rounds");
   CHECK(8 * differing <= pipelines * prompts);
+  CHECK(8 * other_rounds <= pipelines * prompts);
 }
 
 }  // namespace pack_pipelines
