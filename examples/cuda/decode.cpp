@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Speculative decoding of a model on a GPU, with a draft on the same GPU.
+// Speculative decoding of a model on a GPU, with a draft on the same GPU. -arch=sm_80 for older ones.
 //
-//   nvcc -std=c++20 -arch=sm_90a -O2 -I include -c cmake/specula-cuda-model.cu   # sm_80: -arch=sm_80
+//   nvcc -std=c++20 -arch=sm_90a -O2 -I include -c cmake/specula-cuda-model.cu
 //   g++ -std=c++20 -O2 -I include -I /usr/include/eigen3 examples/cuda/decode.cpp
-//   cmake/specula-cpu-model*.cpp
-//       specula-cuda-model.o -L /usr/local/cuda/lib64 -lcublasLt -lcudart -pthread
+//       cmake/specula-cpu-model*.cpp specula-cuda-model.o -L /usr/local/cuda/lib64
+//       -lcublasLt -lcudart -pthread
 //   ./a.out examples/models/target examples/models/small
 #include <specula/cuda/model/cuda_device.hpp>
 #include <specula/cuda/model/model.hpp>
