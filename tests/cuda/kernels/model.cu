@@ -9,6 +9,6 @@ void use(const Body& body) {
 }
 
 void use_all(const Embed& embed, const Norm& norm, const FinalNorm& last, const PlaceHeads<64>& narrow,
-             const PlaceHeads<128>& wide, const SiluProduct& silu, const CountDifferences& differences) {
-  use(embed), use(norm), use(last), use(narrow), use(wide), use(silu), use(differences);
+             const PlaceHeads<128>& wide, const SiluProduct& silu) {
+  use(embed), use(norm), use(last), use(narrow), use(wide), use(silu);
 }

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -17,6 +16,7 @@
 
 #include "emulated_device.hpp"
 #include "random.hpp"
+#include "relative_error.hpp"
 
 namespace cpu = specula::cpu;
 namespace cuda = specula::cuda;
@@ -26,6 +26,7 @@ using specula::NodeId;
 using specula::SlotNodes;
 using specula::Token;
 using specula_test::EmulatedDevice;
+using specula_test::relative_error;
 using Padded = cuda::Model<EmulatedDevice>;
 using Free = cuda::Model<EmulatedDevice, cuda::FreeProducts>;
 
@@ -66,15 +67,6 @@ Row row_of(const LogitsView& rows, int i) { return {rows.row(i).begin(), rows.ro
 bool same_bits(const Row& a, const Row& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
-double relative_error(std::span<const float> a, std::span<const float> b) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    difference += (x - y) * (x - y), norm += y * y;
-  }
-  return std::sqrt(difference / norm);
-}
-
 /// The rows after each token of a text, whose tokens come one by one.
 template <class M>
 std::vector<Row> plain_rows(M& model, const std::vector<Token>& prompt, const std::vector<Token>& text) {
@@ -332,14 +324,6 @@ TEST_CASE("bad input is an error that names it, and changes nothing") {
   model.append(std::vector<Token>(14, 1));
   CHECK_THROWS_AS(model.extend(negative, std::span(under).first(1)), std::invalid_argument);
 
-  const auto option = [&](cuda::ModelOptions options, const char* what) {
-    CHECK_THROWS_WITH_AS(Padded(device, weights, options), what, std::invalid_argument);
-  };
-  option({.capacity = 0}, "ModelOptions::capacity is 0, must be 1 to 16777216");
-  option({.max_nodes = 513}, "ModelOptions::max_nodes is 513, must be 1 to 512");
-  option({.slots = 0}, "ModelOptions::slots is 0, must be 1 to 4096");
-  option({.prefill_chunk = 600}, "ModelOptions::prefill_chunk is 600, must be 1 to 512");
-  option({.height = 100}, "ModelOptions::height is 100, must be 64, 128, 256 or 512");
   CHECK_THROWS_WITH_AS(Padded(device, model.weights(), {.capacity = 21}),
                        "ModelOptions::capacity is 21, the weights were uploaded for 20 positions",
                        std::invalid_argument);

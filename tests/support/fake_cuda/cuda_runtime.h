@@ -13,12 +13,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,11 +44,14 @@
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorInvalidDeviceFunction = 98,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorNotSupported = 801,
+  cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorInvalidClusterSize = 912,
   cudaErrorUnknown = 999
 };
@@ -65,8 +71,25 @@ enum cudaFuncAttribute {
 constexpr int cudaSharedmemCarveoutMaxShared = 100;
 enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeClusterDimension = 4 };
 
-struct CUstream_st;
+struct CUstream_st {};
 using cudaStream_t = CUstream_st*;
+/// Work in its order, that of a capture.
+struct FakeGraph {
+  std::vector<std::function<void()>> work;
+};
+using cudaGraph_t = FakeGraph*;
+using cudaGraphExec_t = FakeGraph*;
+struct FakeEvent {
+  double at;
+};
+using cudaEvent_t = FakeEvent*;
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+constexpr unsigned cudaStreamNonBlocking = 1;
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+};
 
 struct dim3 {
   unsigned x, y, z;
@@ -127,6 +150,22 @@ class FakeCuda {
   /// Runs between the reads of a call and its return, as another thread might.
   std::chrono::microseconds pause{0};
   std::vector<FakeLaunch> launches;
+
+  int devices = 2, driver = 13000, toolkit = 13000;
+  bool driver_is_too_old = false;
+  std::size_t free_bytes = std::size_t{1} << 30;
+  std::map<void*, std::size_t> memory;  // allocated, of device and host
+  int made = 0;                         // streams, events, graphs that are there
+  double clock = 0;                     // seconds of the device; whatever runs there moves it
+  std::unique_ptr<FakeGraph> capture;   // that is under way
+
+  /// Runs work of the device now, or keeps it for the graph that is captured.
+  void enqueue(std::function<void()> work) {
+    if (capture)
+      capture->work.push_back(std::move(work));
+    else
+      work();
+  }
 
   FakeCuda() {
     if (now_ != nullptr) throw std::logic_error("one FakeCuda at a time");
@@ -295,15 +334,132 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   auto& cuda = specula_test::FakeCuda::now();
   const cudaError_t error =
       cuda.call([&] { return cuda.launch(reinterpret_cast<const void*>(kernel), *config); });
-  if (error == cudaSuccess) kernel(std::forward<Arguments>(arguments)...);
+  if (error == cudaSuccess)
+    cuda.enqueue([kernel, values = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
+      std::apply(kernel, values);
+    });
   return error;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return specula_test::FakeCuda::now().call([&] {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] {
     if (to == nullptr) return cudaErrorInvalidValue;
-    std::memset(to, value, bytes);
+    cuda.enqueue([=] { std::memset(to, value, bytes); });
     return cudaSuccess;
   });
+}
+
+// ---- devices, memory, graphs, events
+
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "an error";
+}
+inline cudaError_t cudaGetDeviceCount(int* out) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] {
+    *out = cuda.devices;
+    return cuda.driver_is_too_old ? cudaErrorInsufficientDriver : cudaSuccess;
+  });
+}
+inline cudaError_t cudaDriverGetVersion(int* out) {
+  return *out = specula_test::FakeCuda::now().driver, cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* out) {
+  return *out = specula_test::FakeCuda::now().toolkit, cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int device) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.current = device, cudaSuccess; });
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] {
+    *out = {"a fake", cuda.version / 10, cuda.version % 10};
+    return cudaSuccess;
+  });
+}
+inline cudaError_t fake_allocate(void** out, std::size_t bytes) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] {
+    if (cuda.capture) return cudaErrorStreamCaptureUnsupported;
+    if (bytes > cuda.free_bytes) return cudaErrorMemoryAllocation;
+    *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    cuda.memory[*out] = bytes;
+    return cudaSuccess;
+  });
+}
+inline cudaError_t fake_free(void* p) {
+  auto& cuda = specula_test::FakeCuda::now();
+  if (p != nullptr && cuda.memory.erase(p) == 0) throw std::logic_error("freed twice");
+  std::free(p);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMalloc(void** out, std::size_t bytes) { return fake_allocate(out, bytes); }
+inline cudaError_t cudaMallocHost(void** out, std::size_t bytes) { return fake_allocate(out, bytes); }
+inline cudaError_t cudaFree(void* p) { return fake_free(p); }
+inline cudaError_t cudaFreeHost(void* p) { return fake_free(p); }
+inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  *free = specula_test::FakeCuda::now().free_bytes;
+  return *all = *free, cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] {
+    cuda.enqueue([=] { std::memcpy(to, from, bytes); });
+    return cudaSuccess;
+  });
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = new CUstream_st, ++cuda.made, cudaSuccess; });
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return --specula_test::FakeCuda::now().made, cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.capture ? cudaErrorStreamCaptureUnsupported : cudaSuccess; });
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.capture = std::make_unique<FakeGraph>(), cudaSuccess; });
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* out) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = cuda.capture.release(), ++cuda.made, cudaSuccess; });
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return --specula_test::FakeCuda::now().made, cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = new FakeGraph(*graph), ++cuda.made, cudaSuccess; });
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return cudaGraphDestroy(graph); }
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  return specula_test::FakeCuda::now().call([&] {
+    for (const auto& work : graph->work) work();
+    return cudaSuccess;
+  });
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t* out) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = new FakeEvent{0}, ++cuda.made, cudaSuccess; });
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return --specula_test::FakeCuda::now().made, cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return event->at = cuda.clock, cudaSuccess; });
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventElapsedTime(float* out, cudaEvent_t begin, cudaEvent_t end) {
+  return *out = static_cast<float>(1e3 * (end->at - begin->at)), cudaSuccess;
 }
 
 // NOLINTEND(readability-identifier-naming)

@@ -102,17 +102,8 @@ class CudaDevice {
   template <class F>
   void replay(Recording& recording, F enqueue) {
     if (!captures || !std::exchange(recording.ran_, true)) return enqueue();
-    if (!recording.graph_) {
-      begin_capture();
-      try {
-        enqueue();
-      } catch (...) {
-        drop_capture();
-        throw;
-      }
-      recording.graph_ = end_capture();
-    }
-    launch(recording.graph_);
+    replay(
+        recording, [](void* of) { (*static_cast<F*>(of))(); }, &enqueue);
   }
 
  private:
@@ -120,10 +111,7 @@ class CudaDevice {
   void* allocate_bytes(std::size_t bytes);
   void* allocate_host_bytes(std::size_t bytes);
   void copy(void* to, const void* from, std::size_t bytes, bool to_device);
-  void begin_capture();
-  void drop_capture();
-  void* end_capture();
-  void launch(void* graph);
+  void replay(Recording& recording, void (*enqueue)(void*), void* of);
 
   std::unique_ptr<Impl> impl_;
 };
@@ -134,6 +122,5 @@ extern template void CudaDevice::run(const detail::FinalNorm& body);
 extern template void CudaDevice::run(const detail::PlaceHeads<64>& body);
 extern template void CudaDevice::run(const detail::PlaceHeads<128>& body);
 extern template void CudaDevice::run(const detail::SiluProduct& body);
-extern template void CudaDevice::run(const detail::CountDifferences& body);
 
 }  // namespace specula::cuda

@@ -248,21 +248,6 @@ struct SiluProduct {
   }
 };
 
-/// Counts the numbers in which two rows differ in bits.
-struct CountDifferences {
-  static constexpr int kThreads = 256;
-  const float *a, *b;  // (size)
-  int size;
-  int* count;
-
-  SPECULA_HD int blocks() const { return ceil_div(size, kThreads); }
-  template <class Block>
-  SPECULA_HD void operator()(Block block, int index, float*) const {
-    const int i = index * kThreads + block.rank();
-    if (i < size && bits_of(a[i]) != bits_of(b[i])) atomic_add(count, 1);
-  }
-};
-
 #ifdef __CUDACC__
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads) body_kernel(const __grid_constant__ Body body) {
