@@ -111,7 +111,6 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::P
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
   sizes.pieces = tokenizer.pieces();
   sizes.feature_layers = configs.feature_layers();
-  configs.check_memory(sizes.capacity, sizes.cache);
   return sizes;
 }
 

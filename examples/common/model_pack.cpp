@@ -138,6 +138,21 @@ std::string expanded_note(const std::filesystem::path& model,
   return text;
 }
 
+std::optional<specula::BigramTable> bigram_of(const ModelFolders& folders, std::int32_t vocab_size,
+                                              std::span<const std::string> pieces) {
+  const auto file = folders.root / "bigram" / "bigram.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  auto [table, vocabulary] = load_bigram(file);
+  const bool same_size = table.vocab_size() == vocab_size;
+  if (same_size && may_be_of(vocabulary, pieces)) return std::move(table);
+  if (!folders.target.empty()) return std::nullopt;  // the table is of the folder's own target
+  throw std::runtime_error(file.string() + ": a table of " +
+                           (same_size ? "other tokens than the target's"
+                                      : std::to_string(table.vocab_size()) + " tokens, the target has " +
+                                            std::to_string(vocab_size)) +
+                           "; bigram=text and bigram=none read no table");
+}
+
 struct ModelPack::Loaded : specula::HeldModel<specula::cpu::Decoder<float>> {
   using HeldModel::HeldModel;
 
@@ -188,17 +203,7 @@ std::vector<specula::cpu::Decoder<float>*> ModelPack::draft_models(std::span<con
 }
 
 std::optional<specula::BigramTable> ModelPack::bigram() {
-  const auto file = folders_.root / "bigram" / "bigram.json";
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  auto [table, vocabulary] = load_bigram(file);
-  const bool same_size = table.vocab_size() == target().vocab_size();
-  if (same_size && may_be_of(vocabulary, sizes_.pieces)) return std::move(table);
-  if (!folders_.target.empty()) return std::nullopt;  // the table is of the folder's own target
-  throw std::runtime_error(file.string() + ": a table of " +
-                           (same_size ? "other tokens than the target's"
-                                      : std::to_string(table.vocab_size()) + " tokens, the target has " +
-                                            std::to_string(target().vocab_size())) +
-                           "; bigram=text and bigram=none read no table");
+  return bigram_of(folders_, target().vocab_size(), sizes_.pieces);
 }
 
 specula::cpu::WeightType ModelPack::target_weights() {

@@ -89,6 +89,11 @@ std::optional<specula::cpu::CacheType> cache_of(const std::string& word);
 std::string expanded_note(const std::filesystem::path& model,
                           std::span<const specula::cpu::StoredTensors> kept);
 
+/// The pack's bigram table, for a target of so many tokens. None for a target from elsewhere whose vocabulary
+/// is not the table's; throws std::runtime_error if the pack's own has another one.
+std::optional<specula::BigramTable> bigram_of(const ModelFolders& folders, std::int32_t vocab_size,
+                                              std::span<const std::string> pieces);
+
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public specula::PipelineModels {
  public:
@@ -103,8 +108,7 @@ class ModelPack final : public specula::PipelineModels {
   /// How most of its matrices are kept in memory.
   specula::cpu::WeightType target_weights();
   std::vector<specula::cpu::Decoder<float>*> draft_models(std::span<const std::string> names);
-  /// None for a target from elsewhere whose vocabulary is not the table's.
-  std::optional<specula::BigramTable> bigram() override;
+  std::optional<specula::BigramTable> bigram() override;  // see bigram_of()
 
  private:
   struct Loaded;  // only model_pack.cpp compiles the models

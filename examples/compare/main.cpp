@@ -239,6 +239,7 @@ int run(int argc, char** argv) {
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
   ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer, options.common);
+  configs.check_memory(sizes.capacity, sizes.cache);
   for (const auto& prompt : both)
     if (configs.tell_drafts(prompt.size(), options.common.max_new_tokens, std::cerr)) break;
   if (!work.texts.empty()) sizes.slots = work.texts.back();

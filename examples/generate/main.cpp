@@ -24,6 +24,7 @@
 #include "chat_options.hpp"
 #include "conversation.hpp"
 #include "ctrl_c.hpp"
+#include "cuda_models.hpp"
 #include "draft_note.hpp"
 #include "json_file.hpp"
 #include "model_configs.hpp"
@@ -45,7 +46,7 @@ struct Options {
   CommonOptions common;
   ChatOptions chat;
   std::string pipeline;  // empty: default_pipeline()
-  std::string prompt, prompts, style = "auto", color = "auto", trace, json;
+  std::string prompt, prompts, style = "auto", color = "auto", trace, json, device = "cpu";
   std::vector<std::string> stops;
   std::size_t limit = 0;
   std::int32_t batch = 0;  // texts at once; 0: one after the other, as they come
@@ -90,6 +91,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--color", options.color, "Accepted draft tokens in green: auto, always or never")
       ->capture_default_str();
   add_common_options(app, options.common);
+  app.add_option("--device", options.device,
+                 "cpu or cuda: where the models run; on a GPU one text at a time, and heads and drafts that "
+                 "read their target's state do not yet")
+      ->capture_default_str();
   app.footer(
       "Without --prompt and --prompts, the prompt is read from the standard input; on a terminal and with a "
       "chat "
@@ -232,6 +237,7 @@ void talk(const Show& show, Chat chat, std::size_t room, const std::function<voi
 nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_json prompts) {
   nlohmann::ordered_json out{{"pipeline", options.pipeline}, {"prompts", std::move(prompts)}};
   add_decoding_json(out, options.common);
+  out["device"] = options.device;
   out["threads"] = thread_count(options.common.threads);
   out["stop"] = options.stops;
   return out;
@@ -273,6 +279,7 @@ int run(int argc, char** argv) {
     throw UsageError("--batch does not go with --race and --trace, which show one text after the other");
   if (options.batch > 0 && !options.has_prompt && options.prompts.empty() && isatty(STDIN_FILENO))
     throw UsageError("--batch goes with --prompts or --prompt, not with a conversation");
+  if (options.batch > 0 && options.device != "cpu") throw UsageError("--batch is for --device cpu");
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
@@ -287,6 +294,7 @@ int run(int argc, char** argv) {
     if (!options.prompts.empty()) read_prompts(options);
     return 0;
   }
+  check_device(options.device, options.common);
   const ModelConfigs configs(folders, drafts);
 
   const Tokenizer tokenizer(folders.target_folder());
@@ -311,12 +319,16 @@ int run(int argc, char** argv) {
     check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   ModelSizes sizes = checked_sizes(configs, factories, tokens, tokenizer, options.common);
+  const bool on_cpu = options.device == "cpu";
+  if (on_cpu) configs.check_memory(sizes.capacity, sizes.cache);
   if (!talks)
     for (const auto& prompt : tokens)
       if (configs.tell_drafts(prompt.size(), options.common.max_new_tokens, std::cerr)) break;
-  if (options.common.threads == 0) std::cerr << threads_line(0);
+  if (on_cpu && options.common.threads == 0) std::cerr << threads_line(0);
   sizes.slots = std::max(1, options.batch);
-  ModelPack models(folders, std::move(sizes));
+  const auto gpu = on_cpu ? nullptr : cuda_models(folders, sizes, std::cerr);
+  ModelPack pack(folders, std::move(sizes));
+  specula::PipelineModels& models = on_cpu ? pack : *gpu;
   Answers all("specula-generate", std::cerr);
   const auto finished = [&] {
     all.finish();
@@ -324,7 +336,7 @@ int run(int argc, char** argv) {
     return all.status();
   };
   if (options.batch > 0) {
-    answer_in_batches(models, options, asked, tokenizer, paint, all);
+    answer_in_batches(pack, options, asked, tokenizer, paint, all);
     return finished();
   }
   const auto pipeline = factories[0].build(models, options.common.sampling);

@@ -53,6 +53,7 @@ expect 2 'passes: Value 300 not in range' "$compare" --passes 300
 for other in '--batch 2' --find-blocks '--tune swi' '--search chain:{2,3}' --by-category; do expect 2 'excludes' "$compare" --passes 2 $other; done
 expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
 expect 2 'batch does not go with --race' "$generate" --batch 2 --race
+expect 2 'batch is for --device cpu' "$generate" --batch 2 --device cuda --prompt x
 expect 0 '--tokens' "$bigram" --help
 expect 2 'output is required' "$bigram" --text x
 expect 2 'nothing to count' "$bigram" --output "$scratch/bigram.json"
@@ -151,6 +152,11 @@ expect 0 'chain:3: ' "${several[@]}" --pipeline chain:3 --json "$scratch/single.
 for json in several single; do grep '"\(text\|ended\|new_tokens\)"' "$scratch/$json.json" >"$scratch/$json.txt"; done
 expect 0 'stop string' cat "$scratch/several.txt"
 expect 0 same sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/several.txt" "$scratch/single.txt"
+expect 2 "device is 'gpu', must be cpu or cuda" "$generate" --models "$models" --prompt x --device gpu
+expect 2 'cuda calculates in bfloat16' "$generate" --models "$models" --prompt x --device cuda --weights full
+# Built without CUDA, or without a GPU here, or a text.
+expect 0 . sh -c '"$@" 2>&1 | grep -E "built without CUDA|: CUDA: |tokens/s"' sh "$generate" --models "$models" --prompt x \
+  --max-new-tokens 2 --device cuda
 expect 2 'run text by text, without --batch' "$generate" --models "$models" --prompt x --batch 2 --pipeline adaptive-chain:2@layer-skip
 # A text that fails ends alone, and a draft that fails is told: models whose rows are NaN after one token, a byte of a snowman.
 if command -v python3 >/dev/null; then
