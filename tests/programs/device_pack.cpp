@@ -81,6 +81,8 @@ TEST_CASE("pipelines on a device write the text of plain decoding there, by draf
   // The CPU's, whose products have other bits.
   ModelPack cpu(folders(), {.capacity = 64, .max_nodes = 8});
   CHECK(text_of(cpu, "autoregressive").tokens == plain.tokens);
+  // Another draft than the one asked for would have another acceptance.
+  CHECK(drafted.stats.target.calls == text_of(cpu, "chain:3@small").stats.target.calls);
 }
 
 TEST_CASE("what a device does not run is refused by name, before its weights are read") {
