@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <specula/cpu/detail/half.hpp>
+#include <specula/base/half.hpp>
 #include <specula/cpu/detail/panel.hpp>
 #include <specula/cpu/gguf_blocks.hpp>
 
@@ -23,7 +23,7 @@ namespace specula_examples {
 namespace detail {
 
 inline void append_half(float value, std::string& out) {
-  const std::uint16_t half = specula::cpu::detail::round_to_half(value);
+  const std::uint16_t half = specula::detail::round_to_half(value);
   out.push_back(static_cast<char>(half & 0xff)), out.push_back(static_cast<char>(half >> 8));
 }
 

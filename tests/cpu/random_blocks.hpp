@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "random.hpp"
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/cpu/gguf_blocks.hpp"
 
 namespace specula_test {
@@ -71,7 +71,7 @@ inline std::vector<std::byte> random_row(specula::cpu::GgufId type, std::int32_t
     for (int i = 0; i < 2; ++i)
       halves[i] = extreme && random.bernoulli(0.5) ? kHalves[random.below(9)]
                   : extreme ? static_cast<std::uint16_t>(random.below(0x7c00) | random.below(2) << 15)
-                            : specula::cpu::detail::round_to_half(
+                            : specula::detail::round_to_half(
                                   static_cast<float>(i == 0 ? d : d * mean * (is_k_type(type) ? 1 : -1)));
     put_half(row.data() + b + place_of_d(type), halves[0]);
     if (has_minimum(type)) put_half(row.data() + b + 2, halves[1]);

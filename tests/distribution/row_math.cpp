@@ -49,6 +49,9 @@ TEST_CASE("each instruction set has its own kernels") {
     CHECK((kernels().fill == want.fill));
     CHECK((kernels().subtract == want.subtract));
     CHECK((kernels().cross == want.cross));
+    CHECK((kernels().sum == want.sum));
+    CHECK((kernels().widen_half == want.widen_half));
+    CHECK((kernels().widen_bfloat16 == want.widen_bfloat16));
   }
 }
 

@@ -341,7 +341,7 @@ TEST_CASE(
                        "ProposalBuilder: the row of node 1 cannot be replaced: node 2 was drawn from it",
                        Error);
   CHECK_THROWS_AS(tree.store(2, bad, {}), std::runtime_error);
-  CHECK_THROWS_AS(tree.draw(2, Distribution{.logits = distribution.logits + 8}, rng),
+  CHECK_THROWS_AS(tree.draw(2, Distribution{.logits = distribution.logits.floats() + 8}, rng),
                   Error);  // no distribution was made of it
 
   tree.reset(0, 0);  // a chain whose second token was drawn from the first one's row

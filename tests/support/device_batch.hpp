@@ -143,10 +143,10 @@ struct DeviceBatch {
         continue;
       }
       std::size_t row = 0;
-      while (row < known.size() && known[row] != distribution.logits) ++row;
+      while (row < known.size() && known[row] != distribution.logits.floats()) ++row;
       if (row == known.size()) {
-        known.push_back(distribution.logits);
-        add_row(draft, distribution.logits);
+        known.push_back(distribution.logits.floats());
+        add_row(draft, known.back());
         const float t = target_params.greedy() ? 1.0f : target_params.temperature;
         stats.push_back({distribution.log_z, distribution.shift, t, distribution.min_logit, device::kNoToken,
                          device::Status::ok});

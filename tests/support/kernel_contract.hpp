@@ -487,12 +487,53 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
   CHECK(differ == 0);
 }
 
+/// sum() is that of subtract(), NaN included; what is subtracted keeps NaN, too.
+inline void check_sum(const specula::detail::RowKernels& k) {
+  Random random(31);
+  int bad = 0;
+  for (int round = 0; round < 200; ++round) {
+    Tile weights, zero{};
+    for (float& w : weights) w = random.bernoulli(0.3) ? 0 : static_cast<float>(random.between(0, 1));
+    Tile copy = weights;
+    bad += k.sum(weights.data()) != k.subtract(copy.data(), zero.data(), 1, 0);
+    const auto at = static_cast<std::size_t>(random.below(specula::detail::kTile));
+    weights[at] = std::numeric_limits<float>::quiet_NaN();
+    copy = weights;
+    bad += !std::isnan(k.sum(weights.data())) || !std::isnan(k.subtract(copy.data(), zero.data(), 1, 0));
+    copy = zero;
+    bad += !std::isnan(k.subtract(copy.data(), weights.data(), 1, 1));
+  }
+  CHECK(bad == 0);
+}
+
+/// Every number of 16 bits as a float.
+inline void check_widen(const specula::detail::RowKernels& k) {
+  using namespace specula::detail;
+  int bad = 0;
+  std::array<std::uint16_t, kTile + 1> bits;
+  Tile halves, uppers;
+  const auto same = [](float a, float b) {
+    return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+  };
+  for (int first = 0; first < 65536; first += kTile) {
+    for (int i = 0; i < kTile; ++i)
+      bits[static_cast<std::size_t>(i) + 1] = static_cast<std::uint16_t>(first + i);
+    k.widen_half(bits.data() + 1, halves.data());
+    k.widen_bfloat16(bits.data() + 1, uppers.data());
+    for (std::size_t i = 0; i < halves.size(); ++i)
+      bad += !same(halves[i], half_to_float(bits[i + 1])) + !same(uppers[i], bfloat16_to_float(bits[i + 1]));
+  }
+  CHECK(bad == 0);
+}
+
 inline void check_contract(const specula::detail::RowKernels& kernels) {
   check_weights(kernels);
   check_stats(kernels);
   check_tiles(kernels);
   check_special_values(kernels);
   check_subtract(kernels);
+  check_sum(kernels);
+  check_widen(kernels);
   check_cross(kernels);
   check_alignment(kernels);
   check_above(kernels);

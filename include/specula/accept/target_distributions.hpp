@@ -89,13 +89,14 @@ class Residual {
       for (double& mass : masses_) mass *= keep;
       masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
     } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) &&
-               isa() != Isa::reference) {
+               draft.logits.has_logits() && isa() != Isa::reference) {
       first_difference(draft, keep, tree.draft_scale(node));
     } else {
       remeasure();
     }
     measured_ = true;
     const double total = merge_tiles(masses_);
+    if (std::isnan(total)) throw StatusError(Status::not_a_number, "a row of the draft holds NaN");
     if (total > 0) return steps_.back().total = total_ = total;
     steps_.pop_back();
     measured_ = false;
@@ -209,12 +210,31 @@ class ResidualView {
   ViewGuard guard_;
 };
 
+/// The target's rows by node: row i is that of node i, or of the node whose entry in a map is i.
+struct NodeRows {
+  RowPointer first;
+  std::int32_t count, vocab;
+  std::ptrdiff_t stride;            // in numbers
+  const std::int32_t* row_of_node;  // (nodes); null: the node itself
+
+  NodeRows(RowPointer first_row, std::int32_t rows, std::int32_t width, std::ptrdiff_t apart,
+           const std::int32_t* map)
+      : first(first_row), count(rows), vocab(width), stride(apart), row_of_node(map) {}
+
+  Row row(NodeId node) const { return {first + (row_of_node ? row_of_node[node] : node) * stride, vocab}; }
+};
+
 /// Per-node state of rules that return to a node.
 struct NodeState {
   NodeState() = default;
   explicit NodeState(std::uint64_t of) : verification(of) {}
 
-  Distribution distribution;  // p after the node, if has_distribution
+  void keep_read(const Distribution& p) {
+    distribution = p;
+    has_distribution = true;
+  }
+
+  Distribution distribution;  // p after the node, if it was read in this verification: has_distribution
   bool has_distribution = false;
   double weight = 1;           // the mass that a rule carries to the node
   double keep = 0, total = 0;  // of its rejection, see Residual::Step; keep 0: no rejection that left mass
@@ -262,7 +282,7 @@ class VerifyWorkspace {
     residuals_.next();
     return ++verifications_;
   }
-  Distribution scan(std::span<const float> row, const SamplingParams& params) {
+  Distribution scan(const detail::Row& row, const SamplingParams& params) {
     if (params.greedy()) return scan_.distribution(row, params);  // does not change masses_
     forget();                                                     // scan_ may throw
     return scanned_ = scan_.weights(row, params, masses_).distribution;
@@ -302,6 +322,10 @@ class TargetDistributions {
  public:
   /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary.
   TargetDistributions(LogitsView rows, const SamplingParams& params, VerifyWorkspace& workspace)
+      : TargetDistributions(detail::NodeRows(rows.data, rows.rows, rows.vocab, rows.stride, nullptr), params,
+                            workspace) {}
+  /// @cond
+  TargetDistributions(const detail::NodeRows& rows, const SamplingParams& params, VerifyWorkspace& workspace)
       : rows_(rows), params_(params), work_(&workspace) {
     validate(params);
     if (rows.vocab != workspace.scan_.vocab())
@@ -309,6 +333,7 @@ class TargetDistributions {
                                   " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
     verification_ = workspace.begin();
   }
+  /// @endcond
 
   /// Throws std::invalid_argument unless there is a row per node of `tree`, over the same vocabulary, and
   /// room for them in the workspace. Reading a row is unchecked: decide_checked() calls this before a rule.
@@ -316,9 +341,9 @@ class TargetDistributions {
     if (tree.size() < 1)
       throw std::invalid_argument("the proposal has no root: call ProposalBuilder::reset() first");
     const auto nodes = static_cast<std::size_t>(tree.size());
-    LogitsView rows = rows_;
-    rows.rows = std::min(rows.rows, tree.size());  // later rows are never read
-    detail::expect_rows("the target", rows, nodes, tree.vocab(), "for a proposal of");
+    const std::int32_t rows = std::min(rows_.count, tree.size());  // later rows are never read
+    detail::expect_rows("the target", {nullptr, rows, rows_.vocab, rows_.stride}, nodes, tree.vocab(),
+                        "for a proposal of");
     if (nodes > work_->node_states_.size())
       throw std::invalid_argument("TargetDistributions: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(work_->node_states_.size()));
@@ -327,7 +352,9 @@ class TargetDistributions {
   /// p after `node`, a value. Cost: one row read, which ends weights(). Throws std::runtime_error naming the
   /// node if the row holds NaN or is empty.
   Distribution operator[](NodeId node) const {
-    return named(node, [&] { return work_->scan(rows_.row(node), params_); });
+    const Distribution p = named(node, [&] { return work_->scan(rows_.row(node), params_); });
+    if (static_cast<std::size_t>(node) < work_->node_states_.size()) node_states()[node].keep_read(p);
+    return p;
   }
   /// The same under other parameters than the target's. Throws std::invalid_argument if out of range.
   Distribution distribution(NodeId node, const SamplingParams& params) const {
@@ -369,12 +396,13 @@ class TargetDistributions {
   static std::invoke_result_t<F> named(NodeId node, F f) {
     try {
       return f();
-    } catch (const std::runtime_error& e) {
-      throw std::runtime_error("the target's row after node " + std::to_string(node) + ": " + e.what());
+    } catch (const detail::StatusError& e) {
+      throw detail::StatusError(e.status(),
+                                "the target's row after node " + std::to_string(node) + ": " + e.what());
     }
   }
 
-  LogitsView rows_;
+  detail::NodeRows rows_;
   SamplingParams params_;
   VerifyWorkspace* work_;
   std::uint64_t verification_ = 0;  // its number in the workspace

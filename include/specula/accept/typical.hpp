@@ -78,11 +78,7 @@ class Typical {
       if (accepted && tree.depth(node) > tree.depth(deepest)) deepest = node;
       if (tree.first_child(node) == kNoParent) continue;
       double least = 0;
-      if (accepted) {
-        states[node].distribution = target[node];
-        states[node].has_distribution = true;
-        least = threshold(target, states[node].distribution);
-      }
+      if (accepted) least = threshold(target, target[node]);
       tree.children(node, [&](NodeId c) {
         states[c].weight = accepted && states[node].distribution(tree.token(c)) > least ? 1 : 0;
         return true;

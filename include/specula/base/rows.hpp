@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/half.hpp"
 #include "specula/base/tokens.hpp"
 
 namespace specula {
@@ -18,7 +19,7 @@ using Tokens = std::span<const Token>;  ///< tokens in the order of the text or 
 using Nodes = std::span<const NodeId>;  ///< node ids; not owned
 
 /// Rows of logits as a model returns them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
-/// valid until the next call that changes the model.
+/// valid until the next call that changes the model. Rows of 16 bits, or of probabilities: verify_batch().
 struct LogitsView {
   const float* data = nullptr;  ///< (rows, vocab), row-major
   std::int32_t rows = 0;        ///< number of rows
@@ -50,19 +51,83 @@ struct Top {
   double prob = 0;         ///< its probability
 };
 
+/// How the numbers of a row are stored. All but `full` come from verify_batch() alone.
+enum class RowFormat : std::uint8_t {
+  full,           ///< logits as floats
+  half,           ///< logits as IEEE binary16
+  bfloat16,       ///< logits as the upper halves of floats
+  probabilities,  ///< no logits: float probabilities
+  sparse          ///< no logits: a SparseRow
+};
+
+/// A few tokens with their probabilities, a token at most once; all others have probability 0.
+struct SparseRow {
+  const Token* token = nullptr;  ///< (k), negative: padding
+  const float* prob = nullptr;   ///< (k)
+  std::int32_t k = 0;            ///< tokens
+
+  /// Cost: k comparisons.
+  float operator()(Token asked) const {
+    for (std::int32_t i = 0; i < k; ++i)
+      if (token[i] == asked) return prob[i];
+    return 0;
+  }
+};
+
+/// Where a row is, and how it is stored. Not owned. A pointer to floats converts: they are logits.
+struct RowPointer {
+  const void* data = nullptr;          ///< null: no row
+  RowFormat format = RowFormat::full;  ///< of the numbers there
+
+  RowPointer() = default;
+  /// Of floats that are logits.
+  RowPointer(const float* logits) : data(logits) {}
+  /// Of numbers stored in this way.
+  RowPointer(const void* numbers, RowFormat stored) : data(numbers), format(stored) {}
+
+  /// The same place and format.
+  friend bool operator==(const RowPointer&, const RowPointer&) = default;
+  explicit operator bool() const { return data != nullptr; }  ///< whether there is a row
+  /// Whether the row holds logits, not probabilities.
+  bool has_logits() const { return format <= RowFormat::bfloat16; }
+  /// The row's floats. Requires a format of floats.
+  const float* floats() const { return static_cast<const float*>(data); }
+  /// The place `numbers` numbers further on. Requires a row that is not sparse.
+  RowPointer operator+(std::ptrdiff_t numbers) const {
+    const std::ptrdiff_t bytes = format == RowFormat::half || format == RowFormat::bfloat16 ? 2 : 4;
+    return {static_cast<const char*>(data) + bytes * numbers, format};
+  }
+  /// The logit of `token`, or where the row has none its probability. Cost: one read; of a sparse row k.
+  float operator[](Token token) const {
+    switch (format) {
+      case RowFormat::full:
+      case RowFormat::probabilities:
+        return floats()[token];
+      case RowFormat::half:
+        return detail::half_to_float(static_cast<const std::uint16_t*>(data)[token]);
+      case RowFormat::bfloat16:
+        return detail::bfloat16_to_float(static_cast<const std::uint16_t*>(data)[token]);
+      case RowFormat::sparse:
+        break;
+    }
+    return (*static_cast<const SparseRow*>(data))(token);
+  }
+};
+
 /// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
 ///
 ///   distribution(x) = 0 where logits[x] < min_logit, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
 /// It covers temperature, top-k, top-p and min-p. A row of log-probabilities has inv_t 1, shift 0, log_z 0; a
-/// point mass has its token in `point`. Otherwise `shift` is the row's largest logit, so that log_z is in [0,
-/// log V]: a log_z of the raw logits would lose the digits that distinguish tokens (1e18 + log 2 is 1e18).
-/// log_z is a double: the 1e-6 error of a float would be amplified by a residual.
+/// row of probabilities is the distribution itself; a point mass has its token in `point`. Otherwise `shift`
+/// is the row's largest logit, so that log_z is in [0, log V]: a log_z of the raw logits would lose the
+/// digits that distinguish tokens (1e18 + log 2 is 1e18). log_z is a double: the 1e-6 error of a float would
+/// be amplified by a residual.
 struct Distribution {
-  const float* logits = nullptr;  ///< (V); null for a point mass
-  double inv_t = 1;               ///< 1 / temperature
-  double log_z = 0;               ///< log of the normaliser, relative to `shift`
-  float shift = 0;                ///< subtracted from every logit
+  RowPointer logits;  ///< (V); null for a point mass
+  double inv_t = 1;   ///< 1 / temperature
+  double log_z = 0;   ///< log of the normaliser, relative to `shift`
+  float shift = 0;    ///< subtracted from every logit
   /// Truncation: tokens below it have probability 0.
   float min_logit = -std::numeric_limits<float>::infinity();
   Token point = kNoToken;  ///< of a point mass; else kNoToken
@@ -81,10 +146,11 @@ struct Distribution {
   double operator()(Token token) const {
     if (is_point()) return token == point ? 1.0 : 0.0;
     const float logit = logits[token];
+    if (!logits.has_logits()) return static_cast<double>(logit);
     return logit < min_logit ? 0.0 : std::exp(log_prob(logit));
   }
   /// Natural logarithm of the probability of a token with this logit, before truncation. Requires a
-  /// distribution over a row.
+  /// distribution over a row of logits.
   double log_prob(float logit) const {
     return inv_t * (static_cast<double>(logit) - static_cast<double>(shift)) - log_z;
   }

@@ -234,7 +234,7 @@ struct GroupScales {
   float first, second, minimum;
 };
 inline GroupScales scales_of(const BlockFormat& format, const BlockGroup& group) {
-  const float d = half_to_float(group.d), m = half_to_float(group.m);
+  const float d = specula::detail::half_to_float(group.d), m = specula::detail::half_to_float(group.m);
   if (!format.levels) return {d, d, m};
   if (format.in_two)
     return {d * static_cast<float>(static_cast<std::int8_t>(group.s)),

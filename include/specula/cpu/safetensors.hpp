@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/cpu/detail/open_file.hpp"
 #include "specula/cpu/json.hpp"
 
@@ -47,10 +47,6 @@ struct TensorInfo {
 
 namespace detail {
 
-inline float bfloat16_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
 inline std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (const auto extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
@@ -70,7 +66,8 @@ inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint16_t bits = 0;
     std::memcpy(&bits, bytes + 2 * i, 2);
-    out[i] = dtype == Dtype::f16 ? detail::half_to_float(bits) : detail::bfloat16_to_float(bits);
+    out[i] =
+        dtype == Dtype::f16 ? specula::detail::half_to_float(bits) : specula::detail::bfloat16_to_float(bits);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/half.hpp"
 #include "specula/base/logit_weight.hpp"
 #include "specula/base/rows.hpp"
 
@@ -51,7 +52,7 @@ struct Exponent : ExponentScalars {
   explicit Exponent(const Distribution& of) : ExponentScalars(of, of.inv_t), distribution(of) {}
 };
 
-/// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any
+/// One instruction set's kernels. Every pointer is to kTile numbers (stats: tiles * kTile), of any
 /// alignment.
 struct RowKernels {
   float (*maximum)(const float* logits);  // NaN if any is NaN
@@ -67,6 +68,10 @@ struct RowKernels {
   /// log2(q), 0 where p is 0. Ignores truncation. `out` may be one of the input rows.
   double (*cross)(const float* target, const Exponent& p, const float* draft, const Exponent& q, float keep,
                   float take, float* out);
+  double (*sum)(const float* weights);
+  /// Logits of 16 bits as floats.
+  void (*widen_half)(const std::uint16_t* halves, float* logits);
+  void (*widen_bfloat16)(const std::uint16_t* upper, float* logits);
   /// Writes the indices of the logits above `bound` to `places` (kTile), in order; returns their number.
   std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
 };
@@ -106,7 +111,7 @@ struct ReferenceKernels {
     for (std::int32_t i = 0; i < kTile; ++i) {
       const double w = static_cast<double>(keep) * static_cast<double>(weights[i]) -
                        static_cast<double>(take) * static_cast<double>(less[i]);
-      weights[i] = w > 0 ? static_cast<float>(w) : 0.0f;
+      weights[i] = w <= 0 ? 0.0f : static_cast<float>(w);  // NaN stays
       sum += static_cast<double>(weights[i]);
     }
     return sum;
@@ -117,7 +122,7 @@ struct ReferenceKernels {
     for (std::int32_t i = 0; i < kTile; ++i) {
       const double w =
           static_cast<double>(keep) * weight(logits[i], e) - static_cast<double>(take) * weight(less[i], f);
-      sum += w > 0 ? w : 0.0;
+      sum += w <= 0 ? 0.0 : w;
     }
     return sum;
   }
@@ -132,13 +137,26 @@ struct ReferenceKernels {
     }
     return sum;
   }
+  static double sum(const float* weights) {
+    double sum = 0;
+    for (std::int32_t i = 0; i < kTile; ++i) sum += static_cast<double>(weights[i]);
+    return sum;
+  }
+  static void widen_half(const std::uint16_t* halves, float* logits) {
+    for (std::int32_t i = 0; i < kTile; ++i) logits[i] = half_to_float(halves[i]);
+  }
+  static void widen_bfloat16(const std::uint16_t* upper, float* logits) {
+    for (std::int32_t i = 0; i < kTile; ++i) logits[i] = bfloat16_to_float(upper[i]);
+  }
   static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < kTile; ++i)
       if (logits[i] > bound) places[count++] = i;
     return count;
   }
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
+  static constexpr RowKernels table() {
+    return {maximum, stats, fill, subtract, difference, cross, sum, widen_half, widen_bfloat16, above};
+  }
 
  private:
   static constexpr float kNever =

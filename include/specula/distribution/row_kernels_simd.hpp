@@ -131,6 +131,30 @@ struct RowBodies {
     return halve(sums);
   }
 
+  [[gnu::always_inline]] static inline double sum(const float* weights) {
+    Sums sums{};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
+        Floats w;
+        V::load(w, weights + row + kWidth * j);
+        sums[j] += w;
+      }
+    return halve(sums);
+  }
+
+  [[gnu::always_inline]] static inline void widen_half(const std::uint16_t* halves, float* logits) {
+    for (std::int32_t i = 0; i < kTile; i += kWidth) {
+      Floats l;
+      V::load_half(l, halves + i), V::store(logits + i, l);
+    }
+  }
+  [[gnu::always_inline]] static inline void widen_bfloat16(const std::uint16_t* upper, float* logits) {
+    for (std::int32_t i = 0; i < kTile; i += kWidth) {
+      Floats l;
+      V::load_bfloat16(l, upper + i), V::store(logits + i, l);
+    }
+  }
+
   [[gnu::always_inline]] static inline std::int32_t above(const float* logits, float bound,
                                                           std::int32_t* places) {
     const Floats limit = bound - Floats{};
@@ -212,7 +236,9 @@ struct RowBodies {
   [[gnu::always_inline]] static inline void subtract_part(Floats& w, const Floats& keep, const Floats& take,
                                                           const Floats& less) {
     V::multiply_subtract(w, w, keep, take * less);
-    V::raise(w, Floats{});
+    Floats none{};
+    V::raise(none, w);  // in this order: NaN stays
+    w = none;
   }
   /// The sum of the columns: halves, 64, 32, ..., 1.
   [[gnu::always_inline]] static inline double halve(Sums& sums) {
@@ -229,9 +255,15 @@ struct RowBodies {
 template <Isa isa>
 constexpr RowKernels row_kernels() {
   using B = RowBodies<isa>;
-  return {simd::compiled<isa, &B::maximum>(),    simd::compiled<isa, &B::stats>(),
-          simd::compiled<isa, &B::fill>(),       simd::compiled<isa, &B::subtract>(),
-          simd::compiled<isa, &B::difference>(), simd::compiled<isa, &B::cross>(),
+  return {simd::compiled<isa, &B::maximum>(),
+          simd::compiled<isa, &B::stats>(),
+          simd::compiled<isa, &B::fill>(),
+          simd::compiled<isa, &B::subtract>(),
+          simd::compiled<isa, &B::difference>(),
+          simd::compiled<isa, &B::cross>(),
+          simd::compiled<isa, &B::sum>(),
+          simd::compiled<isa, &B::widen_half>(),
+          simd::compiled<isa, &B::widen_bfloat16>(),
           simd::compiled<isa, &B::above>()};
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "specula/base/rows.hpp"
 #include "specula/distribution/row_kernels.hpp"
 #include "specula/distribution/row_kernels_simd.hpp"
 #include "specula/simd/isa.hpp"
@@ -55,12 +56,28 @@ inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + k
   std::copy_n(logits, count, padding.begin());
   return padding.data();
 }
-/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and padded
-/// with -infinity.
-[[gnu::always_inline]] inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
-                                                   std::array<float, kTile>& padding) {
+/// The same of logits of 16 bits, from number `begin` on, as floats.
+[[gnu::noinline]] inline const float* widened_tile(const RowPointer& row, std::int32_t begin,
+                                                   std::int32_t count, std::array<float, kTile>& padding) {
+  const auto widen = row.format == RowFormat::half ? kernels().widen_half : kernels().widen_bfloat16;
+  const auto* from = static_cast<const std::uint16_t*>(row.data) + begin;
+  if (count == kTile) {
+    widen(from, padding.data());
+    return padding.data();
+  }
+  std::array<std::uint16_t, kTile> last{};
+  std::copy_n(from, count, last.begin());
+  widen(last.data(), padding.data());
+  std::fill(padding.begin() + count, padding.end(), -std::numeric_limits<float>::infinity());
+  return padding.data();
+}
+/// Tile `index` of a row of `vocab` logits: in place where it is whole and of floats, else copied to
+/// `padding` and padded with -infinity.
+[[gnu::always_inline]] inline const float* tile_at(const RowPointer& row, std::int32_t vocab,
+                                                   std::int32_t index, std::array<float, kTile>& padding) {
   const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
-  return count == kTile ? row + begin : padded_tile(row + begin, count, padding);
+  if (row.format != RowFormat::full) return widened_tile(row, begin, count, padding);
+  return count == kTile ? row.floats() + begin : padded_tile(row.floats() + begin, count, padding);
 }
 
 /// 2^d for d <= 0; integers without a library call.

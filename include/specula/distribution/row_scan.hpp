@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -16,11 +17,55 @@
 #include "specula/base/fields.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/base/sampling_params.hpp"
+#include "specula/base/status.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/distribution/truncation.hpp"
 #include "specula/model/view_guard.hpp"
 
 namespace specula::detail {
+
+/// An error that a Status names, as of a row without a distribution.
+class StatusError : public std::runtime_error {
+ public:
+  StatusError(Status status, const std::string& what) : std::runtime_error(what), status_(status) {}
+  Status status() const { return status_; }  ///< never ok
+
+ private:
+  Status status_;
+};
+
+/// A row of numbers. A span of floats converts.
+struct Row {
+  RowPointer at;
+  std::size_t size = 0;
+
+  Row(const RowPointer& first, std::int32_t count) : at(first), size(static_cast<std::size_t>(count)) {}
+  template <class Logits>
+    requires std::convertible_to<const Logits&, std::span<const float>> Row(const Logits& logits)
+        : Row(std::span<const float>(logits)) {}
+    Row(std::span<const float> logits) : at(logits.data()), size(logits.size()) {}
+};
+
+/// ln of distribution(token), also where distribution(token) underflows. Requires logits or a point mass.
+inline double log_prob(const Distribution& distribution, Token token) {
+  const double none = -std::numeric_limits<double>::infinity();
+  if (distribution.is_point()) return token == distribution.point ? 0.0 : none;
+  const float logit = distribution.logits[token];
+  return logit < distribution.min_logit ? none : std::min(0.0, distribution.log_prob(logit));
+}
+
+/// A tile of a row without logits.
+inline void fill_probabilities(const RowPointer& row, std::int32_t vocab, std::int32_t tile, float* weights) {
+  const std::int32_t begin = tile * kTile, count = std::min(kTile, vocab - begin);
+  if (row.format == RowFormat::probabilities) {
+    std::fill_n(std::copy_n(row.floats() + begin, count, weights), kTile - count, 0.0f);
+    return;
+  }
+  std::fill_n(weights, kTile, 0.0f);
+  const auto& few = *static_cast<const SparseRow*>(row.data);
+  for (std::int32_t i = 0; i < few.k; ++i)
+    if (few.token[i] >= begin && few.token[i] < begin + count) weights[few.token[i] - begin] = few.prob[i];
+}
 
 /// The probabilities of one tile of a distribution, which may be a point mass.
 inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std::int32_t tile,
@@ -30,6 +75,7 @@ inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std:
     if (distribution.point / kTile == tile) weights[distribution.point % kTile] = 1.0f;
     return;
   }
+  if (!distribution.logits.has_logits()) return fill_probabilities(distribution.logits, vocab, tile, weights);
   std::array<float, kTile> padding;
   kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
 }
@@ -83,12 +129,11 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
   }
   std::array<float, kTile> w;
   weights.fill(tile, w.data());
-  // subtracts nothing: the sum in its fixed order
-  return kernels().subtract(w.data(), w.data(), 1.0f, 0.0f);
+  return kernels().sum(w.data());
 }
 
 /// Workspace for scanning a row. Allocates in the constructor, and 4 V bytes at the first truncation. Its
-/// functions throw std::runtime_error on a row that holds NaN or +infinity, has no finite logit, or has
+/// functions throw StatusError on a row that holds NaN or +infinity, has no finite logit, or has
 /// logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
 ///
 /// Where a function takes `masses`, (ceil(V / 512)), it writes the tile masses there, and the result refers
@@ -106,13 +151,12 @@ class RowScan {
 
   /// The distribution of `row` under `params` and its tile masses; a point mass, which has none, at
   /// temperature 0. Cost: one read of the row; truncation reads the tiles that reach the threshold again.
-  TokenWeights weights(std::span<const float> row, const SamplingParams& params,
-                       std::span<double> masses = {}) {
+  TokenWeights weights(const Row& row, const SamplingParams& params, std::span<double> masses = {}) {
     if (params.greedy()) return {Distribution::at(argmax(row)), vocab_, {}};
     const Place place = place_for(masses);
     masses = place.masses;
     Distribution distribution;
-    distribution.logits = row.data();
+    distribution.logits = row.at;
     distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
     const bool needs_sum = !params.truncates() || truncation_.needs_sum(params);
     distribution.shift = needs_sum ? scan(row, distribution.inv_t) : maxima(row, distribution.inv_t);
@@ -128,7 +172,7 @@ class RowScan {
     return {distribution, vocab_, masses, place.guard};
   }
   /// The distribution alone, at the same cost.
-  Distribution distribution(std::span<const float> row, const SamplingParams& params) {
+  Distribution distribution(const Row& row, const SamplingParams& params) {
     return weights(row, params).distribution;
   }
 
@@ -141,13 +185,13 @@ class RowScan {
   }
 
   /// argmax: the first of the largest logits. Cost: one read of the row.
-  Token argmax(std::span<const float> row) {
+  Token argmax(const Row& row) {
     check_width(row);
     std::array<float, kTile> padding;
     float top = -std::numeric_limits<float>::infinity();
     std::int32_t best = 0;
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
-      const float m = kernels().maximum(tile_at(row.data(), vocab_, t, padding));
+      const float m = kernels().maximum(tile_at(row.at, vocab_, t, padding));
       if (std::isnan(m)) throw_bad(row);
       if (m > top) top = m, best = t;
     }
@@ -156,7 +200,7 @@ class RowScan {
   }
 
   /// argmax with its confidence. Cost: one read of the row.
-  Top top(std::span<const float> row) {
+  Top top(const Row& row) {
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
@@ -167,7 +211,7 @@ class RowScan {
   /// -infinity. Cost: one read of the row, and of the tiles that reach the smallest of them again. Each
   /// logit that is among them when it is read is inserted in order, which is O(V * out.size()) for an
   /// ascending row.
-  std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
+  std::int32_t top_k(const Row& row, std::span<Top> out) {
     if (out.empty()) return 0;
     const float best = scan(row, 1.0);
     const double log_z = log_sum(place_for({}).masses);
@@ -200,13 +244,13 @@ class RowScan {
   /// At most 1 in spite of rounding, so that products along a path never rise.
   static double prob(double log) { return std::min(1.0, std::exp(log)); }
   /// The largest of the logits above `bound`, sorted, in `out`, with the logit as `prob`.
-  std::size_t collect(std::span<const float> row, float bound, std::span<Top> out) const {
+  std::size_t collect(const Row& row, float bound, std::span<Top> out) const {
     std::array<float, kTile> padding;
     std::array<std::int32_t, kTile> places;
     std::size_t found = 0;
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
       if (!(stats_[static_cast<std::size_t>(t)].maximum > bound)) continue;
-      const float* tile = tile_at(row.data(), vocab_, t, padding);
+      const float* tile = tile_at(row.at, vocab_, t, padding);
       const std::int32_t count = kernels().above(tile, bound, places.data());
       for (std::int32_t i = 0; i < count; ++i) {
         const std::int32_t place = places[static_cast<std::size_t>(i)];
@@ -221,13 +265,16 @@ class RowScan {
     return found;
   }
   /// Computes the statistics of all tiles; returns the largest logit.
-  float scan(std::span<const float> row, double inv_t) {
+  float scan(const Row& row, double inv_t) {
     check_width(row);
-    const std::int32_t whole = vocab_ / kTile, all = tile_count(vocab_);
-    if (whole > 0) kernels().stats(row.data(), whole, inv_t, stats_.data());
-    if (whole < all) {
-      std::array<float, kTile> padding;
-      kernels().stats(tile_at(row.data(), vocab_, whole, padding), 1, inv_t, stats_.data() + whole);
+    const std::int32_t whole = row.at.format == RowFormat::full ? vocab_ / kTile : 0;
+    if (whole > 0) kernels().stats(row.at.floats(), whole, inv_t, stats_.data());
+    // Tiles that are copied, several at once: the kernel reads ahead by one.
+    std::array<std::array<float, kTile>, 8> copies;
+    for (std::int32_t t = whole, some; t < tile_count(vocab_); t += some) {
+      some = std::min<std::int32_t>(copies.size(), tile_count(vocab_) - t);
+      for (std::int32_t i = 0; i < some; ++i) tile_at(row.at, vocab_, t + i, copies[std::size_t(i)]);
+      kernels().stats(copies[0].data(), some, inv_t, stats_.data() + t);
     }
     float top = -std::numeric_limits<float>::infinity();
     bool nan = false;
@@ -239,13 +286,13 @@ class RowScan {
     return top;
   }
   /// Computes the tiles' maxima only, without exponentials; returns the largest.
-  float maxima(std::span<const float> row, double inv_t) {
+  float maxima(const Row& row, double inv_t) {
     check_width(row);
     std::array<float, kTile> padding;
     float top = -std::numeric_limits<float>::infinity();
     bool nan = false;
     for (std::size_t t = 0; t < stats_.size(); ++t) {
-      const float m = kernels().maximum(tile_at(row.data(), vocab_, static_cast<std::int32_t>(t), padding));
+      const float m = kernels().maximum(tile_at(row.at, vocab_, static_cast<std::int32_t>(t), padding));
       stats_[t].maximum = m;
       top = m > top ? m : top;
       nan |= std::isnan(m);
@@ -285,27 +332,39 @@ class RowScan {
   static void normalise(std::span<double> masses, double total) {
     for (double& mass : masses) mass /= total;
   }
-  Token first(std::span<const float> row, std::int32_t tile, float value) const {
-    return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
+  /// The first token from a tile on with this logit; `value` is NaN: with one that is no number below
+  /// infinity.
+  Token first(const Row& row, std::int32_t tile, float value) const {
+    std::array<float, kTile> padding;
+    for (; tile < tile_count(vocab_); ++tile) {
+      const float* logits = tile_at(row.at, vocab_, tile, padding);
+      const float* end = logits + std::min(kTile, vocab_ - tile * kTile);
+      const float* at = std::isnan(value) ? std::find_if_not(logits, end, is_below_infinity)
+                                          : std::find(logits, end, value);
+      if (at != end) return tile * kTile + static_cast<Token>(at - logits);
+    }
+    return vocab_;
   }
-  static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
+  static bool is_below_infinity(float logit) { return logit < std::numeric_limits<float>::infinity(); }
+  void check_top(const Row& row, float top, double inv_t, bool nan) {
     if (nan || !std::isfinite(top)) throw_bad(row);
     if (too_large(top, inv_t))
-      throw std::runtime_error("a row of logits is too large for its temperature: its largest logit is " +
-                               number(top) + ", must be within 1e38 times the temperature, which is " +
-                               number(static_cast<float>(1 / inv_t)));
+      throw StatusError(Status::overflow,
+                        "a row of logits is too large for its temperature: its largest logit is " +
+                            number(top) + ", must be within 1e38 times the temperature, which is " +
+                            number(static_cast<float>(1 / inv_t)));
   }
-  void check_width(std::span<const float> row) const {
-    if (row.size() != static_cast<std::size_t>(vocab_))
-      throw std::invalid_argument("a row has " + std::to_string(row.size()) + " logits, the vocabulary " +
+  void check_width(const Row& row) const {
+    if (row.size != static_cast<std::size_t>(vocab_))
+      throw std::invalid_argument("a row has " + std::to_string(row.size) + " logits, the vocabulary " +
                                   std::to_string(vocab_) + " tokens");
   }
-  [[noreturn]] static void throw_bad(std::span<const float> row) {
-    const auto bad = std::find_if(row.begin(), row.end(),
-                                  [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
-    if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
-    throw std::runtime_error("a row of logits holds NaN or +infinity at token " +
-                             std::to_string(bad - row.begin()));
+  [[noreturn]] void throw_bad(const Row& row) const {
+    const Token bad = first(row, 0, std::numeric_limits<float>::quiet_NaN());
+    if (bad == vocab_)
+      throw StatusError(Status::empty_row, "a row of logits is empty: none is above -infinity");
+    throw StatusError(Status::not_a_number,
+                      "a row of logits holds NaN or +infinity at token " + std::to_string(bad));
   }
 
   std::int32_t vocab_;

@@ -88,7 +88,7 @@ class Truncation {
   }
 
   /// Collects the logits in [bound, below), without -infinity, in values_[0, count_).
-  void gather(const float* row, std::span<const TileStats> tiles, float bound,
+  void gather(const RowPointer& row, std::span<const TileStats> tiles, float bound,
               float below = std::numeric_limits<float>::infinity()) {
     const float under = std::nextafter(bound, -std::numeric_limits<float>::infinity());
     std::array<float, kTile> padding;

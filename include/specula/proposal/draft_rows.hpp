@@ -63,10 +63,11 @@ class DraftRows {
   NodeId node_of(const Distribution& distribution) const {
     // a total order, unlike < of pointers into different arrays; <functional>, for std::less, is large
     const auto before = [](const float* a, const float* b) { return std::compare_three_way{}(a, b) < 0; };
-    if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||
-        !before(distribution.logits, logits_.data() + logits_.size()))
+    const RowPointer& row = distribution.logits;
+    if (distribution.is_point() || row.format != RowFormat::full || logits_.empty() ||
+        before(row.floats(), logits_.data()) || !before(row.floats(), logits_.data() + logits_.size()))
       return kNoParent;
-    return static_cast<NodeId>(static_cast<std::size_t>(distribution.logits - logits_.data()) / vocab_);
+    return static_cast<NodeId>(static_cast<std::size_t>(row.floats() - logits_.data()) / vocab_);
   }
   /// The distribution last made from the row after `node`. Requires that the node has a slot.
   const Distribution& distribution(NodeId node) const {

@@ -100,7 +100,7 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
     accepted = !(rest.total() > 0);  // equal distributions, rejected by rounding only
     if (!accepted) token = rng.draw(rest, tree.review_key(parent, RandomStream::review_residual));
   }
-  std::copy_n(distribution.logits, slot.size(), slot.begin());
+  std::copy_n(distribution.logits.floats(), slot.size(), slot.begin());
   std::copy(tree.masses_.begin(), tree.masses_.end(), tree.rows_.masses(parent).begin());
   distribution.logits = slot.data();
   tree.rows_.made(parent, distribution);

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "specula/base/half.hpp"
 #include "specula/simd/isa.hpp"
 
 /// Before a loop of constant length: unrolls it, so that its arrays stay in registers.
@@ -41,6 +42,7 @@ struct Register {
   typedef float Floats __attribute__((vector_size(bytes)));
   typedef std::int32_t Ints __attribute__((vector_size(bytes)));
   typedef std::uint32_t Words __attribute__((vector_size(bytes)));
+  typedef std::uint16_t Shorts __attribute__((vector_size(bytes / 2)));  // as many
   typedef std::uint64_t Wides __attribute__((vector_size(bytes)));
 };
 
@@ -53,6 +55,7 @@ struct Vectors {
   using Floats = typename Register<kBytes>::Floats;
   using Ints = typename Register<kBytes>::Ints;
   using Words = typename Register<kBytes>::Words;
+  using Shorts = typename Register<kBytes>::Shorts;
   using Wides = typename Register<kBytes>::Wides;
   using Block = Floats[std::size_t{kParts}];  ///< 16 lanes
 
@@ -68,6 +71,35 @@ struct Vectors {
   }
   [[gnu::always_inline]] static inline void select(Floats& out, const Ints& where, const Floats& then) {
     out = Floats((where & Ints(then)) | (~where & Ints(out)));
+  }
+  /// As many half floats as floats.
+  [[gnu::always_inline]] static inline void load_half(Floats& out, const std::uint16_t* from) {
+#if SPECULA_X86_ASM
+    if constexpr (kBytes > 16) {  // F16C, which every processor with AVX2 has
+      __asm__("vcvtph2ps %1, %0" : "=v"(out) : "m"(*reinterpret_cast<const char(*)[kBytes / 2]>(from)));
+      return;
+    }
+#endif
+    Shorts some;
+    std::memcpy(&some, from, sizeof(some));
+    Ints bits = __builtin_convertvector(some, Ints);
+    specula::detail::widen<Floats>(bits);
+    out = Floats(bits);
+  }
+  /// The upper halves of as many floats.
+  [[gnu::always_inline]] static inline void load_bfloat16(Floats& out, const std::uint16_t* from) {
+    Ints bits;
+#if SPECULA_X86_ASM
+    if constexpr (kBytes > 16) {  // g++ 12 widens both halves apart
+      __asm__("vpmovzxwd %1, %0" : "=v"(bits) : "m"(*reinterpret_cast<const char(*)[kBytes / 2]>(from)));
+      out = Floats(bits << 16);
+      return;
+    }
+#endif
+    Shorts some;
+    std::memcpy(&some, from, sizeof(some));
+    bits = __builtin_convertvector(some, Ints);
+    out = Floats(bits << 16);
   }
   /// out = max(out, a), and `a` where either is NaN.
   [[gnu::always_inline]] static inline void raise(Floats& out, const Floats& a) {

@@ -102,14 +102,6 @@ class LogprobList {
 
 namespace detail {
 
-/// ln of distribution(token), also where distribution(token) underflows.
-inline double log_prob(const Distribution& distribution, Token token) {
-  const double none = -std::numeric_limits<double>::infinity();
-  if (distribution.is_point()) return token == distribution.point ? 0.0 : none;
-  const float logit = distribution.logits[token];
-  return logit < distribution.min_logit ? none : std::min(0.0, distribution.log_prob(logit));
-}
-
 /// Computes and stores the log-probabilities of a round. Allocates in the constructor and in reserve()
 /// only.
 class LogprobRecorder {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "random.hpp"
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 
 namespace {
@@ -215,7 +215,7 @@ struct HalfCase {
   HalfCase(std::int32_t panels_, std::int32_t depth_, std::int32_t n, specula_test::Random& random)
       : panels(panels_), depth(depth_), columns(n) {
     for (std::int32_t i = 0; i < panels * depth * detail::kPanel; ++i)
-      w.push_back(detail::round_to_half(static_cast<float>(random.between(-1, 1)) * (i % 7 ? 1.0f : 1e-5f)));
+      w.push_back(specula::detail::round_to_half(static_cast<float>(random.between(-1, 1)) * (i % 7 ? 1.0f : 1e-5f)));
     for (std::int32_t i = 0; i < columns * (depth + 3); ++i)
       x.push_back(i % (depth + 3) < depth ? static_cast<float>(random.between(-1, 1))
                                           : std::numeric_limits<float>::quiet_NaN());
@@ -239,7 +239,7 @@ struct HalfCase {
           float sum = 0;
           for (std::int32_t k = 0; k < depth; ++k)
             sum = multiply_add(
-                isa, detail::half_to_float(w[static_cast<std::size_t>((v * depth + k) * detail::kPanel + r)]),
+                isa, specula::detail::half_to_float(w[static_cast<std::size_t>((v * depth + k) * detail::kPanel + r)]),
                 x[static_cast<std::size_t>(c * (depth + 3) + k)], sum);
           y.push_back(sum);
         }

@@ -11,7 +11,7 @@
 #include <vector>
 
 using specula::Isa;
-using specula::cpu::detail::half_to_float;
+using specula::detail::half_to_float;
 using specula::cpu::detail::round_to_half;
 
 namespace {

@@ -29,7 +29,7 @@ template <class Real>
 Real given(double value, CacheType type) {
   const auto whole = static_cast<Real>(value);
   return type == CacheType::full ? whole
-                                 : static_cast<Real>(half_to_float(round_to_half(static_cast<float>(whole))));
+                                 : static_cast<Real>(specula::detail::half_to_float(specula::detail::round_to_half(static_cast<float>(whole))));
 }
 
 /// Five tokens of a tree after three of context, whose scores are `factor` times those of random numbers: the

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "specula/cpu/detail/block_layout.hpp"
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
 
@@ -113,7 +113,7 @@ struct Ops {
     std::uint16_t four[4];
     std::memcpy(four, at, sizeof four);
     float out[4];
-    four_halves_to_floats(four, out);
+    specula::detail::four_halves_to_floats(four, out);
     return load(out);
   }
   SPECULA_BLOCKS_OP Floats bytes(const std::byte* at) { return numbers<std::uint8_t>(at); }

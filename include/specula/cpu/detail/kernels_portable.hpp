@@ -12,7 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/simd/vectors.hpp"
 
@@ -83,7 +83,7 @@ struct Tiles {
   static void expand(HalfPanels a, std::int32_t count, Real* out) {
     float some[4];
     for (std::int32_t i = 0; i < count * kPanel; i += 4) {
-      four_halves_to_floats(a.w + i, some);
+      specula::detail::four_halves_to_floats(a.w + i, some);
       for (int r = 0; r < 4; ++r) out[i + r] = static_cast<Real>(some[r]);
     }
   }

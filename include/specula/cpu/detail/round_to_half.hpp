@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "specula/cpu/detail/half.hpp"
+#include "specula/base/half.hpp"
 #include "specula/simd/compiled.hpp"
 #include "specula/simd/isa.hpp"
 
@@ -13,6 +13,8 @@
 #endif
 
 namespace specula::cpu::detail {
+
+using specula::detail::round_to_half;
 
 #if SPECULA_X86
 /// Rounds as many as there are whole registers, and returns their number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Half floats: every one as a float, and floats to the nearest.
-#include <specula/cpu/detail/half.hpp>
+#include <specula/base/half.hpp>
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <initializer_list>
 #include <limits>
 
-using specula::cpu::detail::half_to_float;
-using specula::cpu::detail::round_to_half;
+using specula::detail::half_to_float;
+using specula::detail::round_to_half;
 
 TEST_CASE("a half float is its sign, exponent and fraction") {
   for (std::uint32_t bits = 0; bits < 0x8000; ++bits) {
@@ -35,7 +35,7 @@ TEST_CASE("four at a time are what each is alone") {
     std::uint16_t halves[4];
     for (std::uint32_t i = 0; i < 4; ++i) halves[i] = static_cast<std::uint16_t>(bits + i);
     float floats[4];
-    specula::cpu::detail::four_halves_to_floats(halves, floats);
+    specula::detail::four_halves_to_floats(halves, floats);
     for (int i = 0; i < 4; ++i)
       REQUIRE(std::bit_cast<std::uint32_t>(floats[i]) ==
               std::bit_cast<std::uint32_t>(half_to_float(halves[i])));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Half floats (IEEE 754 binary16) to floats and back.
+// Half floats (IEEE 754 binary16) to floats and back, and bfloat16 to floats.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 #include "specula/base/compiler_options.hpp"
 
-namespace specula::cpu::detail {
+namespace specula::detail {
 
 /// The bits of a float from those of a half float, or of a vector of them. Without branches.
 template <class Floats, class Ints>
@@ -18,12 +18,12 @@ template <class Floats, class Ints>
   const Ints is_largest = (0x7bff - rest) >> 31, is_subnormal = (rest - 0x400) >> 31;  // masks
   // The exponents differ by 112; the largest, of infinity and NaN, by 224.
   const Ints normal = (rest + 0x1c000 + (is_largest & 0x1c000)) << 13;
-  Floats subnormal;
+  Ints subnormal;
   if constexpr (std::is_same_v<Floats, float>)
-    subnormal = static_cast<float>(rest) * 0x1p-24f;
-  else
-    subnormal = __builtin_convertvector(rest, Floats) * 0x1p-24f;
-  bits = sign | (normal & ~is_subnormal) | (std::bit_cast<Ints>(subnormal) & is_subnormal);
+    subnormal = std::bit_cast<Ints>(static_cast<float>(rest) * 0x1p-24f);
+  else  // a cast, since a vector that a function returns depends on the instruction set
+    subnormal = Ints(__builtin_convertvector(rest, Floats) * 0x1p-24f);
+  bits = sign | (normal & ~is_subnormal) | (subnormal & is_subnormal);
 }
 
 /// Exact.
@@ -33,7 +33,12 @@ template <class Floats, class Ints>
   return std::bit_cast<float>(bits);
 }
 
-/// The same of four, in a vector: compilers do not make vectors of a loop at -O2.
+/// The upper half of a float. Exact.
+[[gnu::always_inline]] inline float bfloat16_to_float(std::uint16_t upper) {
+  return std::bit_cast<float>(std::uint32_t{upper} << 16);
+}
+
+/// half_to_float() of four, in a vector: compilers do not make vectors of a loop at -O2.
 [[gnu::always_inline]] inline void four_halves_to_floats(const std::uint16_t* halves, float* out) {
   typedef std::uint16_t Halves __attribute__((vector_size(8)));
   typedef std::int32_t Ints __attribute__((vector_size(16)));
@@ -59,4 +64,4 @@ template <class Floats, class Ints>
                                                                  : normal));
 }
 
-}  // namespace specula::cpu::detail
+}  // namespace specula::detail
