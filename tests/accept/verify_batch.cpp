@@ -613,6 +613,15 @@ TEST_CASE("what is wrong with one sequence is its own status and message") {
        "row 3 of the draft, of node 2: a row of logits holds NaN or +infinity at token 0", Rejection{},
        logits());
   draft[3 * 4] = 1;
+  std::vector<RowStats> stats(
+      4, {std::log(4.0), 1, 1, -std::numeric_limits<float>::infinity(), kNoToken, Status::ok});
+  stats[3].point = 4;
+  says(Status::bad_draft_row,
+       "row 3 of the draft, of node 2: draft.stats has the point 4, outside the vocabulary of 4", Rejection{},
+       LogitsDraft<float>{draft.data(), 4, stats.data()});
+  stats[3] = {0, 1, 1, 1, kNoToken, Status::empty_row};
+  says(Status::empty_row, "row 3 of the draft, of node 2: draft.stats has a status that is not ok",
+       Rejection{}, LogitsDraft<float>{draft.data(), 4, stats.data()});
   rows = 3;
   says(Status::bad_draft_row, "node 2 has row 3 of the draft, which has 3", Traversal{}, logits());
   rows = 0;
@@ -658,6 +667,10 @@ TEST_CASE("a path that the results have no room for, a negative row, padding wit
   row[2] = -1;
   CHECK(verify(Greedy{}, 3, ChosenDraft{}) == 1);
   CHECK(memory.message(0) == "verify_batch: sequence 0: node 2 has row -1 in target.row_of_node");
+  row[0] = -5;
+  CHECK(verify(Greedy{}, 3, ChosenDraft{}) == 1);
+  CHECK(memory.message(0) == "verify_batch: sequence 0: node 0 has row -5 in target.row_of_node");
+  row[0] = 0;
   // Node 1 is padding, so nodes 2 and 3 are, too: their places in maps are anything.
   token[1] = -1;
   row[2] = row[1] = -100, row[3] = 1 << 30;

@@ -28,6 +28,7 @@ cp -r "$root/docs/site" "$tree/docs"
 cp "$root/docs/pictures/beam.svg" "$tree/docs/pictures"
 echo '{"figures": 1}' >"$tree/docs/data.json"
 echo 'int other;' >"$tree/docs/other.cpp"
+echo '// What is there in C.' >"$tree/include/specula.h"
 cat >"$tree/README.md" <<'END'
 # A tree
 

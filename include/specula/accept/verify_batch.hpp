@@ -115,6 +115,9 @@ Distribution draft_of(const arrays::LogitsDraft<Element>& draft, std::int64_t ro
   if (!draft.stats) return scan.distribution(Row(at, scan.vocab()), params);
   const arrays::RowStats& stats = draft.stats[row];
   if (stats.status != Status::ok) throw StatusError(stats.status, "draft.stats has a status that is not ok");
+  if (stats.point < kNoToken || stats.point >= scan.vocab())
+    throw StatusError(Status::bad_draft_row, "draft.stats has the point " + number(stats.point) +
+                                                 ", outside the vocabulary of " + number(scan.vocab()));
   if (stats.point != kNoToken) return Distribution::at(stats.point);
   return {.logits = at,
           .inv_t = 1.0 / static_cast<double>(stats.temperature),
@@ -172,6 +175,11 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
     if (n == 0 ? parent != kNoParent : parent < 0 || parent >= n)
       tree_error(n, "has parent " + number(parent) + (n == 0 ? ", must be -1" : ", must be an earlier node"));
   }
+  const auto expect_row = [&](NodeId n) {
+    if (args.target.row_of_node && args.target.row_of_node[first + n] < 0)
+      tree_error(n, "has row " + number(args.target.row_of_node[first + n]) + " in target.row_of_node");
+  };
+  expect_row(0);
   sized.tree.reset(trees.token[first], trees.position[b]);
   for (NodeId n = 1; n < size; ++n) {
     const Token token = trees.token[first + n];
@@ -181,8 +189,7 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
       sized.tree.skip();
       continue;
     }
-    if (args.target.row_of_node && args.target.row_of_node[first + n] < 0)
-      tree_error(n, "has row " + number(args.target.row_of_node[first + n]) + " in target.row_of_node");
+    expect_row(n);
     Distribution q = Distribution::at(token);
     double scale = 0;
     if constexpr (reads_draft && !std::is_same_v<Draft, arrays::ChosenDraft>) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fake CUDA runtime for tests of host code: g++ and clang compile the code under __CUDACC__, and a FakeCuda
 // answers as the driver would. It has only what the headers call, and is strict where drivers differ.
 //
