@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // labels: vectorised optimised
 // Residual distributions after any number of rejections, against dense doubles.
+#include <specula/accept/residual.hpp>
 #include <specula/accept/target_distributions.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
