@@ -106,7 +106,7 @@ class BatchMemory {
 
 namespace detail {
 
-// q of a draft row that is no earlier node's. Throws StatusError for a row without a distribution.
+// q of a draft row that is no earlier sibling's. Throws StatusError for a row without a distribution.
 
 template <class Element>
 Distribution draft_of(const arrays::LogitsDraft<Element>& draft, std::int64_t row,
@@ -199,10 +199,13 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
         fail(Status::bad_draft_row, "node " + number(n) + " has row " + number(row) +
                                         " of the draft, which has " + number(args.draft.rows));
       if (row >= 0) {
-        NodeId same = n - 1;
-        while (same > 0 && sized.row[static_cast<std::size_t>(same)] != row) --same;
+        NodeId same = kNoParent;  // an earlier child of the parent, drawn from the same row
+        sized.tree.children(parent, [&](NodeId c) {
+          if (sized.row[static_cast<std::size_t>(c)] == row) same = c;
+          return same == kNoParent;
+        });
         try {
-          q = same > 0
+          q = same != kNoParent
                   ? sized.tree.draft_distribution(same)
                   : draft_of(args.draft, row, params, sized.scan, sized.sparse[static_cast<std::size_t>(n)]);
         } catch (const StatusError& e) {
@@ -228,12 +231,7 @@ std::int32_t verify_each(const Rule& rule, const BatchArguments<Element, Draft>&
   std::int32_t failed = 0;
 
   const auto verify_one = [&](std::int32_t b) {
-    const SamplingParams params = args.target.params[b];
-    try {
-      validate(params);
-    } catch (const std::invalid_argument& e) {
-      throw StatusError(Status::bad_parameters, e.what());
-    }
+    const SamplingParams params = valid_params(args.target.params, b);
     const std::int32_t first = args.trees.begin[b], size = args.trees.begin[b + 1] - first;
     if (first < 0 || size < 0 || size > args.capacity.max_nodes)
       throw StatusError(Status::bad_tree, "trees.begin is " + number(first) + ", then " +

@@ -75,7 +75,7 @@ struct Vectors {
   /// As many half floats as floats.
   [[gnu::always_inline]] static inline void load_half(Floats& out, const std::uint16_t* from) {
 #if SPECULA_X86_ASM
-    if constexpr (kBytes > 16) {  // F16C, which every processor with AVX2 has
+    if constexpr (kBytes > 16) {  // F16C, which Isa::avx2 asks for
       __asm__("vcvtph2ps %1, %0" : "=v"(out) : "m"(*reinterpret_cast<const char(*)[kBytes / 2]>(from)));
       return;
     }

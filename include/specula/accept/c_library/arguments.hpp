@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "specula.h"
+#include "specula/accept/batch_arguments.hpp"
 #include "specula/accept/verify_batch.hpp"
 #include "specula/base/fields.hpp"
 #include "specula/base/rows.hpp"
-#include "specula/base/sampling_params.hpp"
 #include "specula/distribution/row_scan.hpp"
 
 namespace specula::detail {
@@ -45,34 +45,10 @@ inline CThread& c_thread() {
   return thread;
 }
 
-/// Throws std::invalid_argument for an argument of `function`, which the message names.
-struct CChecks {
-  const char* function;
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw std::invalid_argument(std::string(function) + ": " + what);
-  }
-  void in(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) const {
-    if (value < least || value > most) {
-      refuse(std::string(name) + " is " + number(value) + ", must be in [" + number(least) + ", " +
-             number(most) + "]");
-    }
-  }
-  void array(const char* name, const void* array, std::size_t alignment, bool optional = false) const {
-    if (!array && !optional) refuse(std::string(name) + " is null");
-    if (reinterpret_cast<std::uintptr_t>(array) % alignment != 0)
-      refuse(std::string(name) + " is not aligned to its elements of " + number(alignment) + " bytes");
-  }
-  template <class T>
-  void array(const char* name, const T* given, bool optional = false) const {
-    array(name, static_cast<const void*>(given), alignof(T), optional);
-  }
-  template <class T>
-  void optional(const char* name, const T* given) const {
-    array(name, given, true);
-  }
+/// What the structs of C need besides.
+struct CChecks : ArgumentChecks {
   /// The elements from row to row.
-  std::int64_t stride(const char* name, std::int64_t given, std::int64_t rows, std::int32_t vocab) const {
+  std::int64_t row_stride(const char* name, std::int64_t given, std::int64_t rows, std::int32_t vocab) const {
     if (given == 0) return vocab;
     if (given < vocab && given > -vocab) {
       refuse(std::string(name) + " is " + number(given) + ", but a row has vocab elements, which is " +
@@ -126,15 +102,6 @@ arrays::ParamArrays c_params(const Struct& given, const CChecks& check) {
   params.top_k = given.top_k;
   params.top_p = given.top_p;
   params.min_p = given.min_p;
-  return params;
-}
-inline SamplingParams valid_params(const arrays::ParamArrays& arrays, std::int32_t index) {
-  const SamplingParams params = arrays[index];
-  try {
-    validate(params);
-  } catch (const std::invalid_argument& e) {
-    throw StatusError(Status::bad_parameters, e.what());
-  }
   return params;
 }
 

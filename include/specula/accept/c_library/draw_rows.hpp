@@ -97,7 +97,7 @@ inline void draw_row(const specula_draft& draft, std::int32_t r, const SamplingP
 
 /// Returns how many rows failed.
 inline std::int32_t draw_rows(const specula_draft* given, CThread& thread) {
-  const CChecks check{"specula_draw"};
+  const CChecks check{{"specula_draw"}};
   const specula_draft draft = check.known(given, offsetof(specula_draft, stride));
   check.in("rows", draft.rows, 1, std::numeric_limits<std::int32_t>::max());
   check.in("draws", draft.draws, 1, kMaxNodes - 1);
@@ -105,7 +105,7 @@ inline std::int32_t draw_rows(const specula_draft* given, CThread& thread) {
   check.in("distinct", draft.distinct, 0, 1);
   check.in("reserved", draft.reserved, 0, 0);
   check.array("logits", draft.logits, check.type("type", draft.type));
-  const std::int64_t stride = check.stride("stride", draft.stride, draft.rows, draft.vocab);
+  const std::int64_t stride = check.row_stride("stride", draft.stride, draft.rows, draft.vocab);
   check.array("position", draft.position);
   check.array("origin", draft.origin);
   check.array("seed", draft.seed);

@@ -78,7 +78,7 @@ struct DraftByForm {
   const double* scale;
   std::int64_t rows;
 };
-inline void expect_draft(const DraftByForm&, std::int32_t) {}  // checked_draft() has
+inline void expect_draft(const ArgumentChecks&, const DraftByForm&, std::int32_t) {}  // checked_draft() has
 /// One row of logits with its statistics.
 template <class Element>
 Distribution draft_of(const RowPointer& at, const arrays::RowStats* stats, const SamplingParams& params,
@@ -98,8 +98,6 @@ inline Distribution draft_of(const DraftByForm& draft, std::int64_t row, const S
   arrays::RowStats stats{};
   if (draft.stats) {
     const specula_stats& given = draft.stats[row];
-    if (given.point < kNoToken || given.point >= scan.vocab())
-      throw StatusError(Status::bad_draft_row, "draft_stats has point " + number(given.point));
     stats = {given.log_z,     given.shift, given.temperature,
              given.min_logit, given.point, static_cast<Status>(given.status)};
   }
@@ -132,7 +130,7 @@ inline DraftByForm checked_draft(const specula_round& round, const CChecks& chec
     }
   } else {
     check.optional("draft_stats", round.draft_stats);
-    stride = check.stride("draft_stride", round.draft_stride, round.draft_rows, round.vocab);
+    stride = check.row_stride("draft_stride", round.draft_stride, round.draft_rows, round.vocab);
   }
   return {form,
           c_rows(round.draft, round.draft_type),
@@ -207,7 +205,7 @@ inline std::int32_t check_trees(const specula_round& round, std::vector<std::int
 
 /// Returns how many sequences failed.
 inline std::int32_t verify_round(const specula_round* given, CThread& thread) {
-  const CChecks check{"specula_verify"};
+  const CChecks check{{"specula_verify"}};
   const specula_round round = check.known(given, offsetof(specula_round, rule));
   const std::int32_t most = std::numeric_limits<std::int32_t>::max();
   check.in("sequences", round.sequences, 1, most - 1);
@@ -219,7 +217,7 @@ inline std::int32_t verify_round(const specula_round* given, CThread& thread) {
   check.in("reserved", round.reserved, 0, 0);
   check.array("target", round.target, check.type("target_type", round.target_type));
   const std::int64_t stride =
-      check.stride("target_stride", round.target_stride, round.target_rows, round.vocab);
+      check.row_stride("target_stride", round.target_stride, round.target_rows, round.vocab);
   const arrays::ParamArrays params = c_params(round, check);
   check.array("out_token", round.out_token);
   check.array("out_accepted", round.out_accepted);
