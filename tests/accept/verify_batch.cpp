@@ -482,63 +482,6 @@ TEST_CASE("a steady call allocates nothing, whatever its rule and rows") {
   CHECK(n == 0);
 }
 
-TEST_CASE("what no sequence can be verified with is thrown, and nothing is written") {
-  Random random(8);
-  BatchMemory memory;
-  Batch<float> batch(random, 20, 3, 4);
-  const VerifyCapacity capacity = batch.capacity();
-  const Trees trees = batch.trees();
-  const TargetRows<float> rows = batch.rows();
-  const VerifyResults out = batch.results();
-  const auto says = [&](const VerifyCapacity& c, const Trees& t, const TargetRows<float>& r,
-                        const auto& draft, const VerifyResults& o, const std::string& what) {
-    CHECK_THROWS_WITH_AS(verify_batch(Rejection{}, c, t, r, draft, o, memory),
-                         ("verify_batch: " + what).c_str(), std::invalid_argument);
-    CHECK(batch.out_count == std::vector<std::int32_t>(3, -7));
-  };
-  const auto changed = [](auto object, auto member, auto value) {
-    object.*member = value;
-    return object;
-  };
-  const auto odd = [](auto* pointer) {
-    return reinterpret_cast<decltype(pointer)>(reinterpret_cast<std::uintptr_t>(pointer) + 1);
-  };
-  const ChosenDraft none;
-  says({0, 4, 3, 20}, trees, rows, none, out, "capacity.sequences is 0, must be in [1, 2147483647]");
-  says({3, 0, 3, 20}, trees, rows, none, out, "capacity.max_nodes is 0, must be in [1, 16777215]");
-  says({3, 4, -1, 20}, trees, rows, none, out, "capacity.max_depth is -1, must be in [0, 16777215]");
-  says({3, 4, 3, 0}, trees, rows, none, out, "capacity.vocab is 0, must be in [1, 2147483647]");
-  says(capacity, changed(trees, &Trees::begin, nullptr), rows, none, out, "trees.begin is null");
-  says(capacity, changed(trees, &Trees::token, nullptr), rows, none, out, "trees.token is null");
-  says(capacity, changed(trees, &Trees::position, nullptr), rows, none, out, "trees.position is null");
-  says(capacity, changed(trees, &Trees::seed, nullptr), rows, none, out, "trees.seed is null");
-  says(capacity, changed(trees, &Trees::seed, odd(trees.seed)), rows, none, out,
-       "trees.seed is not aligned to its elements of 8 bytes");
-  const std::int32_t four = 4;
-  says(capacity, changed(trees, &Trees::sequence_count, &four), rows, none, out,
-       "*trees.sequence_count is 4, must be in [0, 3]");
-  says(capacity, trees, changed(rows, &TargetRows<float>::logits, nullptr), none, out,
-       "target.logits is null");
-  says(capacity, trees, changed(rows, &TargetRows<float>::stride, 19), none, out,
-       "target.stride is 19, rows of 20 would overlap");
-  says(capacity, trees, changed(rows, &TargetRows<float>::row_of_node, odd(batch.row_of_node.data())), none,
-       out, "target.row_of_node is not aligned to its elements of 4 bytes");
-  const LogitsDraft<float> logits = batch.logits_draft();
-  says(capacity, trees, rows, changed(logits, &LogitsDraft<float>::logits, nullptr), out,
-       "draft.logits is null");
-  says(capacity, trees, rows, changed(logits, &LogitsDraft<float>::stride, -3), out,
-       "draft.stride is -3, rows of 20 would overlap");
-  says(capacity, trees, rows, changed(logits, &LogitsDraft<float>::rows, -1), out,
-       "draft.rows is -1, must be in [0, 9223372036854775807]");
-  says(capacity, trees, rows, ProbsDraft{nullptr, 20}, out, "draft.probs is null");
-  says(capacity, trees, rows, SparseDraft{batch.token.data(), nullptr, 1}, out, "draft.prob is null");
-  says(capacity, trees, rows, SparseDraft{batch.token.data(), batch.probs.data(), 0}, out,
-       "draft.k is 0, must be in [1, 2147483647]");
-  says(capacity, trees, rows, none, changed(out, &VerifyResults::count, nullptr), "results.count is null");
-  says(capacity, trees, rows, none, changed(out, &VerifyResults::log_prob, odd(out.log_prob)),
-       "results.log_prob is not aligned to its elements of 4 bytes");
-}
-
 TEST_CASE("what is wrong with one sequence is its own status and message") {
   const std::int32_t begin[] = {0, 3, 6};
   std::vector<Token> token{0, 1, 2, 0, 1, 2};
