@@ -40,10 +40,9 @@ struct Row {
   std::size_t size = 0;
 
   Row(const RowPointer& first, std::int32_t count) : at(first), size(static_cast<std::size_t>(count)) {}
-  template <class Logits>
-    requires std::convertible_to<const Logits&, std::span<const float>> Row(const Logits& logits)
-        : Row(std::span<const float>(logits)) {}
-    Row(std::span<const float> logits) : at(logits.data()), size(logits.size()) {}
+  template <std::convertible_to<std::span<const float>> Logits>
+  Row(const Logits& logits)
+      : at(std::span<const float>(logits).data()), size(std::span<const float>(logits).size()) {}
 };
 
 /// ln of distribution(token), also where distribution(token) underflows. Requires logits or a point mass.
@@ -196,7 +195,7 @@ class RowScan {
       if (m > top) top = m, best = t;
     }
     if (!std::isfinite(top)) throw_bad(row);
-    return first(row, best, top);
+    return first(row, best, [&](float l) { return l == top; });
   }
 
   /// argmax with its confidence. Cost: one read of the row.
@@ -204,7 +203,7 @@ class RowScan {
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
-    return {first(row, tile, best), prob(-log_sum(place_for({}).masses))};
+    return {first(row, tile, [&](float l) { return l == best; }), prob(-log_sum(place_for({}).masses))};
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many are above
@@ -273,7 +272,8 @@ class RowScan {
     std::array<std::array<float, kTile>, 8> copies;
     for (std::int32_t t = whole, some; t < tile_count(vocab_); t += some) {
       some = std::min<std::int32_t>(copies.size(), tile_count(vocab_) - t);
-      for (std::int32_t i = 0; i < some; ++i) tile_at(row.at, vocab_, t + i, copies[std::size_t(i)]);
+      for (std::int32_t i = 0; i < some; ++i)
+        tile_at(row.at, vocab_, t + i, copies[static_cast<std::size_t>(i)]);
       kernels().stats(copies[0].data(), some, inv_t, stats_.data() + t);
     }
     float top = -std::numeric_limits<float>::infinity();
@@ -332,20 +332,18 @@ class RowScan {
   static void normalise(std::span<double> masses, double total) {
     for (double& mass : masses) mass /= total;
   }
-  /// The first token from a tile on with this logit; `value` is NaN: with one that is no number below
-  /// infinity.
-  Token first(const Row& row, std::int32_t tile, float value) const {
+  /// The first token from a tile on whose logit is asked for; V if there is none.
+  template <class Is>
+  Token first(const Row& row, std::int32_t tile, Is is) const {
     std::array<float, kTile> padding;
     for (; tile < tile_count(vocab_); ++tile) {
       const float* logits = tile_at(row.at, vocab_, tile, padding);
       const float* end = logits + std::min(kTile, vocab_ - tile * kTile);
-      const float* at = std::isnan(value) ? std::find_if_not(logits, end, is_below_infinity)
-                                          : std::find(logits, end, value);
-      if (at != end) return tile * kTile + static_cast<Token>(at - logits);
+      if (const float* at = std::find_if(logits, end, is); at != end)
+        return tile * kTile + static_cast<Token>(at - logits);
     }
     return vocab_;
   }
-  static bool is_below_infinity(float logit) { return logit < std::numeric_limits<float>::infinity(); }
   void check_top(const Row& row, float top, double inv_t, bool nan) {
     if (nan || !std::isfinite(top)) throw_bad(row);
     if (too_large(top, inv_t))
@@ -360,7 +358,7 @@ class RowScan {
                                   std::to_string(vocab_) + " tokens");
   }
   [[noreturn]] void throw_bad(const Row& row) const {
-    const Token bad = first(row, 0, std::numeric_limits<float>::quiet_NaN());
+    const Token bad = first(row, 0, [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
     if (bad == vocab_)
       throw StatusError(Status::empty_row, "a row of logits is empty: none is above -infinity");
     throw StatusError(Status::not_a_number,
