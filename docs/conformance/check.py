@@ -92,7 +92,7 @@ def check(sampler, draw=None, names=None, seed=0):
 
 if __name__ == "__main__":
     given = runpy.run_path(sys.argv[1]) if len(sys.argv) in (2, 3) else sys.exit(__doc__)
-    verdict = check(given["round"], given.get("draw"), seed=int((sys.argv + [0])[2]))
+    verdict = check(given.get("round") or sys.exit(f"{sys.argv[1]} defines no round()"), given.get("draw"), seed=int((sys.argv + [0])[2]))
     for name, emitted in verdict["emitted"].items():
         values = [f"{verdict['p'][x]:7.1g}{' NOT THE TARGET' * (x in verdict['faulty'])}" for x in (name, name + PAIRS)]
         print(f"{name:40} {emitted:.2f} tokens a round, p {values[0]} and {values[1]}")
