@@ -63,3 +63,13 @@ TEST_CASE("old rounds weigh less: fade() and keep_at_most() scale every count") 
   CHECK(record.any_probability() == doctest::Approx(0.5));
   record.each_outlook([](double, double share) { CHECK(share == doctest::Approx(0.5)); });
 }
+
+TEST_CASE("low estimates are 0 at first, and count two rejections beside what was seen") {
+  AcceptanceEstimator record;
+  CHECK(record.accept_at_least(0.9) == 0);
+  CHECK(record.first_at_least() == 0);
+  for (int i = 0; i < 6; ++i) record.saw(0.9, true), record.saw_draft_tokens(true, true);
+  CHECK(record.accept_at_least(0.9) == doctest::Approx(6.0 / 8));
+  CHECK(record.first_at_least() == doctest::Approx(6.0 / 8));
+  CHECK(record.accept_at_least(0.1) == 0);
+}

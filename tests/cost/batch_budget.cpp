@@ -168,7 +168,7 @@ TEST_CASE(
     budget.learn({.timing = {.target = {1, 1, 7}, .draft = {}}, .drafted = text});
     text.add_round(1, 0);
   }
-  CHECK(budget.balance() == doctest::Approx(1.7 + 0.31 - 0.2));
+  CHECK(budget.balance() == doctest::Approx(Balance::kAtFirst - 0.2));
   CHECK_FALSE(plan(80).call_pays({}));  // 3.1 calls' time for 30 tokens
   text = {};
   CHECK(plan(50).call_pays({}));
@@ -183,7 +183,7 @@ TEST_CASE("another text keeps what was learned; forget() keeps only the costs") 
   rounds.start();
   CHECK(rounds.budget.balance() == balance);
   rounds.budget.forget();
-  CHECK(rounds.budget.balance() == doctest::Approx(1.7));
+  CHECK(rounds.budget.balance() == Balance::kAtFirst);
   CHECK(rounds.budget.estimator().groups() == 0);
   CHECK(rounds.budget.target_costs().knows(1));
 }

@@ -41,12 +41,13 @@ TEST_CASE("a late token costs what it took, a call at most, and a guess before")
   DraftCosts costs = fresh();
   for (int i = 0; i < 4; ++i) costs.learn_pass(1, 0, 0.1, kPass, 0);
   const DraftState late{.missed = 10, .context = 50, .first_call = false};
-  CHECK(costs.catch_up(late) == doctest::Approx(4 * 0.25 * 0.1));  // a few stand for all
-  CHECK(costs.catch_up({.missed = 1e4, .context = 1e4, .first_call = false}) == doctest::Approx(1e4 * 0.025));
+  CHECK(costs.catch_up(late, 3) == doctest::Approx(4 * 0.25 * 0.1));  // a few stand for all
+  CHECK(costs.catch_up({.missed = 1e4, .context = 1e4, .first_call = false}, 3) ==
+        doctest::Approx(1e4 * 0.025));
   for (int i = 0; i < 9; ++i) costs.learn_pass(1, 10, 0.1 + 10 * 0.02, kPass, 0);
-  CHECK(costs.catch_up(late) == doctest::Approx(0.2).epsilon(0.05));
+  CHECK(costs.catch_up(late, 3) == doctest::Approx(0.2).epsilon(0.05));
   for (int i = 0; i < 20; ++i) costs.learn_pass(1, 10, 0.1 + 10 * 7, 1e9, 1e9);
-  CHECK(costs.catch_up(late) == doctest::Approx(10 * 0.1));
+  CHECK(costs.catch_up(late, 3) == doctest::Approx(10 * 0.1));
 }
 
 TEST_CASE("what a call seems to take is bounded on every path: first, late, of one text and of many") {
@@ -66,7 +67,7 @@ TEST_CASE("what a call seems to take is bounded on every path: first, late, of o
         CAPTURE(alone);
         const double expected = known ? 0.1 + 0.01 * late : 0.25;  // as those before were
         CHECK(believed <= std::max(kPass, 1.01 * expected));
-        if (known) CHECK(costs.catch_up(text) <= doctest::Approx(0.01 * late));
+        if (known) CHECK(costs.catch_up(text, 3) <= doctest::Approx(0.01 * late));
         for (int i = 0; i < 6; ++i) costs.learn_pass(1, 0, 0.1, kPass, 0);
         CHECK(costs.calls()(1) < 0.2);
       }

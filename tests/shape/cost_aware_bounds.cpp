@@ -38,7 +38,7 @@ TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the b
   // Every 13th of all combinations of what passes cost, of the draft, its acceptance and its calibration;
   // measured with jitter and outliers. bench_cost_aware --all runs them all.
   int trials_run = 0, gaining = 0, behind = 0;
-  double reached = 0;
+  double reached = 0, least = 1;
   for (const Trial& trial : trials(13)) {
     CAPTURE(trial.machine);
     CAPTURE(trial.draft);
@@ -57,11 +57,12 @@ TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the b
     if (trial.plain() / best <= 1.05) continue;
     ++gaining;
     behind += best / run.spent < 0.93 ? 1 : 0;
-    reached += best / run.spent;
+    reached += best / run.spent, least = std::min(least, best / run.spent);
   }
   CHECK(trials_run > 80);
   CHECK(gaining > 40);
-  CHECK(behind * 5 <= gaining);
+  CHECK(behind * 3 <= gaining);
+  CHECK(least > 0.8);
   CHECK(reached > 0.95 * gaining);
 }
 
@@ -72,7 +73,7 @@ TEST_CASE("if no acceptance rate could pay, trials become rarer") {
     };
     CHECK(lost(8) < 0.02);
     CHECK(lost(16) < 0.0175);
-    CHECK(lost(64) < 0.017);  // a share for the tokens, and whole tiles that are tried
+    CHECK(lost(64) < 0.0175);  // a share for the tokens, and whole tiles that are tried
   }
 }
 

@@ -94,17 +94,24 @@ double rate_of(float temperature, MakeDrafter make_drafter, S shape, const Cost&
 }  // namespace
 
 TEST_CASE("copies where they promise more than the rate of drafting; as many as raise it") {
-  const CostCurve target({1, 1.5, 2, 2.5}), draft({0.1});
+  const CostCurve target({1, 1.2, 1.4, 1.6}), draft({0.1});
   std::int32_t proposed = 0;
   const auto shape = [&](std::int32_t copies) { return Either(Chain<>{.length = 2}, copies, target, draft); };
-  CHECK(drafted(shape(3), 1.0f, proposed).calls == 0);  // (2, 3, 4) / (1.5, 2, 2.5): each raises it
+  CHECK(drafted(shape(3), 1.0f, proposed).calls == 0);  // (2, 3, 4) / (1.2, 1.4, 1.6): each raises it
   CHECK(proposed == 3);
   CHECK(drafted(shape(1), 1.0f, proposed).calls == 0);
   CHECK(proposed == 1);
   CHECK(drafted(shape(3), 0.6f, proposed).calls ==
-        0);  // (1.6, 1.96, 2.18) / (1.5, 2, 2.5): only the first does
+        0);  // (1.6, 1.96, 2.18) / (1.2, 1.4, 1.6): the first two do
+  CHECK(proposed == 2);
+  CHECK(drafted(shape(3), 0.1f, proposed).calls > 0);  // 1.1 / 1.2: plain decoding is faster
+}
+
+TEST_CASE("copies are as many as the balance covers while nothing is known of their acceptance") {
+  std::int32_t proposed = 0;
+  const Either<Chain<>> shape(Chain<>{.length = 2}, 3, CostCurve({1, 1.5, 2, 2.5}), CostCurve({0.1}));
+  CHECK(drafted(shape, 1.0f, proposed).calls == 0);  // a rejection of one costs 0.5 passes, of two 1
   CHECK(proposed == 1);
-  CHECK(drafted(shape(3), 0.4f, proposed).calls > 0);  // 1.4 / 1.5: plain decoding is faster
 }
 
 TEST_CASE("a round in which drafting would be tried, but does not pay, copies as many as it may") {

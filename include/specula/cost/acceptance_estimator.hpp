@@ -46,6 +46,13 @@ class AcceptanceEstimator {
 
   /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
   double accept_probability(double confidence) const { return probability_in(bin(confidence), confidence); }
+  /// A low estimate of accept_probability(): 0 while nothing was seen.
+  double accept_at_least(double confidence) const {
+    const std::size_t b = bin(confidence);
+    return accepted_[b] / (tried_[b] + kDoubt);
+  }
+  /// The same of first_probability().
+  double first_at_least() const { return first_accepted_ / (groups_ + kDoubt); }
   /// Calls visit(acceptance probability, share of the drafted tokens) for each confidence bin that occurred.
   /// Returns false if no token was drafted yet.
   template <class Visit>
@@ -63,6 +70,7 @@ class AcceptanceEstimator {
   double any_probability() const { return (any_accepted_ + kPrior * 0.5) / (groups_ + kPrior); }
 
  private:
+  static constexpr double kDoubt = 2;  // rejections that a low estimate adds to those seen
   static constexpr double kPrior = 4;  // weight of the draft's own confidence, in draft tokens
 
   double probability_in(std::size_t b, double confidence) const {

@@ -37,12 +37,13 @@ struct BudgetRound {
 /// are merged; CostAware has one for its own.
 ///
 /// Three parts: Pace turns seconds into costs; DraftCosts knows or bounds what drafting costs; Balance bounds
-/// what it may lose. So all losses together are about kShare of the tokens (kShareOfMany, of many texts) plus
-/// Balance::kAtFirst passes. Not counted, since they are not known before: what the first of all draft calls
-/// takes beyond what is assumed, and what the first pass over a size takes beyond 1.5 times the cautious
-/// estimate: engines plan and allocate once for each size, so the second pass is what the size costs. What is
-/// unknown is bounded, and what is odd is capped by CostCurve::believe(), so that no measurement ends
-/// drafting for ever. Cost: O(nodes reserved) per round, no allocation.
+/// what it may lose. So all losses together are about Balance::kAtFirst passes at first, and in the end
+/// kShare of the tokens (kShareOfMany, of many texts) plus Balance::kLater passes. Not counted, since they
+/// are not known before: what the first of all draft calls takes beyond what is assumed, and what the first
+/// pass over a size takes beyond 1.5 times the cautious estimate: engines plan and allocate once for each
+/// size, so the second pass is what the size costs. What is unknown is bounded, and what is odd is capped by
+/// CostCurve::believe(), so that no measurement ends drafting for ever. Cost: O(nodes reserved) per round, no
+/// allocation.
 class BatchBudget {
  public:
   /// Curves that are not given are learned.
@@ -69,7 +70,10 @@ class BatchBudget {
     const CostCurve &target = target_costs(), &draft = draft_costs();
     shared_ = price.shared;
     const double plain = target(texts), bound = price.most_lost;
-    price.rate = rate(texts), price.limit = texts, price.most_lost = std::min(bound, balance_.left() * plain);
+    // of one text, the first draft token brings what it brought before, by a low estimate
+    const double sure = texts == 1 ? estimator_.first_at_least() : 0.0;
+    price.rate = rate(texts), price.limit = texts;
+    price.most_lost = std::min(bound, (balance_.left() + sure) * plain);
     std::int32_t size = 0;
     plan_ = plan(least, most, price, size);
     if (plan_ != Plan::measure) {
@@ -123,8 +127,16 @@ class BatchBudget {
     return draft_.learn_pass(width, late, pace_.known() ? pace_.cost(seconds) : 0.0, target_(texts_),
                              pace_.slack());
   }
-  /// Learns T(n) alone, from a round whose draft tokens came from elsewhere.
-  void learn_other(const BudgetRound& round) { learn_pass(round); }
+  /// Learns T(n) and the balance, from a round of one text whose draft tokens came from elsewhere.
+  void learn_other(const BudgetRound& round) {
+    const double pass = learn_pass(round), plain = target_costs()(1);
+    // A pass that seems to take less than a plain one does not: else noise would pay for losses.
+    if (plain > 0) balance_.add_other(round.tokens, std::max(pass, plain) / plain, kShare);
+  }
+  /// Whether the balance covers such a round over `nodes`, of which at least `tokens` are to be expected.
+  bool covers(std::int32_t nodes, double tokens) const {
+    return target_costs().at_most(nodes) <= (tokens + balance_.left_for_others()) * target_costs()(1);
+  }
 
   /// The limit of a round that may have `most` nodes. Now and then the largest number of whole tiles that
   /// fits in the last round's size and was never measured: it may cost less than a size below it.
@@ -142,6 +154,7 @@ class BatchBudget {
   const CostCurve& draft_costs() const {
     return stands_still() && !draft_.calls().given() ? default_draft() : draft_.calls();
   }
+  bool measures() const { return plan_ == Plan::measure; }  ///< whether the round is plain on purpose
   const AcceptanceEstimator& estimator() const { return estimator_; }  ///< acceptance rates by confidence
   double balance() const { return balance_.left(); }  ///< what drafting may still lose, in plain passes
   /// Throughput of the recent rounds in tokens per unit of the curves, at least that of plain decoding of
@@ -151,7 +164,9 @@ class BatchBudget {
     return plain > 0 ? balance_.rate() * texts / plain : 0.0;
   }
   /// Cost of a draft's catch-up.
-  double catch_up(const DraftState& text) const { return draft_.catch_up(text); }
+  double catch_up(const DraftState& text) const {
+    return draft_.catch_up(text, std::clamp(kDare * balance_.tokens(), kLeastDare, kMostDare));
+  }
   /// Whether the clock does not advance during passes: costs are the default ones then.
   bool stands_still() const { return pace_.stands_still() && !target_.given(); }
 
@@ -165,6 +180,9 @@ class BatchBudget {
 
   static constexpr double kShare = 0.01, kShareOfMany = 0.005;  // of a plain pass, per token of a text
   static constexpr double kFade = 1 - 1.0 / 64;                 // factor per round on earlier ones
+  /// Plain passes that the first catch-up after a pause may cost: per token so far, which is what a draft of
+  /// a tenth of a pass is guessed to take for each, and bounds.
+  static constexpr double kDare = 0.025, kLeastDare = 0.25, kMostDare = 3;
   static constexpr double kFew = 8;        // draft tokens for a usable estimate; half is kept after a pause
   static constexpr double kMargin = 1.05;  // smallest speedup to look for
   static constexpr double kEnough = 0.1;   // (3 standard deviations of 10%)^2: the variation of passes

@@ -43,13 +43,14 @@ class DraftCosts {
   /// What a call is taken to cost before one is measured.
   void assume(double cost) { calls_.assume(cost); }
 
-  /// What the draft's catch-up costs: a call per token at most.
-  double catch_up(const DraftState& text) const {
+  /// What the draft's catch-up costs: a call per token at most. `dared`: plain passes that the first one
+  /// after a pause may cost beyond that.
+  double catch_up(const DraftState& text, double dared) const {
     if (calls_.given()) return text.missed > 0 ? calls_(static_cast<std::int32_t>(text.missed)) : 0.0;
     const double call = calls_(1), prompt = prompt_.cost >= 0 ? prompt_.cost : std::max(0.0, late_.cost);
     const double token = late_.cost >= 0 ? std::min(call, late_.cost) : kGuess * call;
     // A pause would soon be too expensive to learn from, so a few tokens stand for all until one is measured.
-    const bool dares = late_.cost < 0 && text.missed * token <= kDare * most_;
+    const bool dares = late_.cost < 0 && text.missed * token <= dared * most_;
     return (dares ? std::min(text.missed, kFewTokens) : text.missed) * token +
            (text.first_call ? prompt * text.context : 0.0);
   }
@@ -73,7 +74,6 @@ class DraftCosts {
   }
 
  private:
-  static constexpr double kDare = 3;       // plain passes that the first catch-up after a pause may cost
   static constexpr double kGuess = 0.25;   // what a late token is taken to cost, in calls
   static constexpr double kFewTokens = 4;  // see above
   static constexpr double kToken = 1.25;   // what a late token may cost, in calls

@@ -25,9 +25,10 @@ namespace specula {
 /// rate by confidence, and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where
 /// they do not. For a cascade it is a rough bound: all calls of a stack are assumed to cost the same. Where
 /// drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried again at
-/// growing intervals, as long as the balance of the budget covers the loss: 1% of the tokens of all texts and
-/// 1.7 passes of the target at first. The draft's catch-up after a pause is part of its cost. Where many
-/// texts have a budget in common (BatchBudget), that decides, and this is the shape itself.
+/// growing intervals, as long as the balance of the budget covers the loss: 0.7 passes of the target at
+/// first, in the end 1% of the tokens of all texts and 1.7 passes. The draft's catch-up after a pause is part
+/// of its cost. Where many texts have a budget in common (BatchBudget), that decides, and this is the shape
+/// itself.
 /// **Draws.** As the wrapped shape, which keeps its distribution: no query depends on a uniform draw of the
 /// token in question. But time is an input: with learned costs the same seed gives the same text only under
 /// rules that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
@@ -75,8 +76,8 @@ class CostAware {
         budget_.begin(std::max(2, nodes().least), round.max_nodes,
                       {.chosen = kind == ProposalKind::deterministic || round.params.greedy(),
                        .catch_up = budget_.catch_up(draft_)});
-    tree.narrow(cost_model.limit());
     if (cost_model.limit() < 2) co_return;
+    tree.narrow(cost_model.limit());
     ProposeContext bounded = round;
     bounded.cost_model = &cost_model;
     bounded.max_nodes = cost_model.limit();

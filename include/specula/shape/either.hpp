@@ -28,10 +28,12 @@ namespace specula {
 /// A round is either a chain of copies by a Stack's second drafter, such as MaxGram, or what `shape` drafts
 /// with the first one under CostAware. Copies cost next to nothing to find, so the chain is looked up first.
 /// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
-/// promised as much: text that can be copied is easier to draft, too. To know that rate, some rounds draft
-/// all the same: the first 32 that promise few copies, where T(n) is learned, then 8 after 32 rounds of
-/// copies, after 64 and so on. If no draft call pays in such a round, it copies what it may. So a text that
-/// repeats its prompt is copied, and any other is drafted.
+/// promised as much: text that can be copied is easier to draft, too. What was looked up is compared with the
+/// text in every round, so what copies are worth is learned without proposing them. To know the rate of
+/// drafting, some rounds draft all the same: until 8 did, where fewer than 2 tokens are promised, then 8
+/// after 32 rounds of copies, after 64 and so on. If no draft call pays in such a round, it copies what it
+/// may. So a text that repeats its prompt is copied, and any other is drafted. What copies lose is within the
+/// balance of CostAware, too.
 /// **Draws.** As `shape`; copies draw nothing, and whether there are any depends on no uniform draw of
 /// theirs. Time is an input, as it is for CostAware.
 /// **Cost.** That of CostAware, and a call of the second drafter per token that it has, at most `copies`.
@@ -83,7 +85,8 @@ class Either {
       co_await drafts_.propose(stack.template get<0>(), round, tree, rng);
       drafted_ = stack.usage(0) - before;
       // Where drafting does not pay now, what can be copied costs no call. None has room in a plain round.
-      if (drafted_.calls == 0 && tree.size() == 1) copied_ = std::min(best_, tree.room());
+      if (drafted_.calls == 0 && tree.size() == 1 && (shared_ || !drafts_.budget().measures()))
+        copied_ = std::min(best_, tree.room());
     }
     for (std::int32_t i = 0; i < copied_; ++i) {
       const Copy& copy = chain_[static_cast<std::size_t>(i)];
@@ -94,11 +97,12 @@ class Either {
   /// Learns from a round's result.
   void learn(const TokenTree& tree, const VerifyResult& result, Timing timing) {
     timing.draft = drafted_;  // without the look-ups
+    learn_copies(tree, result);
+    if (trials_ > 0) --trials_;
     if (copied_ == 0) {
       double cost = drafts_.learn(tree, result, timing);
       // Of a pass that many texts share, only what the draft took beside it is this text's own.
       if (shared_ && timing.target.seconds > 0) cost += drafted_.seconds / timing.target.seconds;
-      if (trials_ > 0) --trials_;
       if (drafted_.calls > 0 &&
           !std::exchange(resumes_, false))  // else plain decoding, or a draft that catches up
         drafting_[level_].saw(static_cast<double>(result.accepted.size()), cost);
@@ -112,10 +116,6 @@ class Either {
       trials_ = kTrials, waited_ = 0, resumes_ = true;
       patience_ = std::min(2 * patience_, kMostPatience);
     }
-    acceptance_.fade(kFade);
-    const auto accepted = static_cast<std::int32_t>(result.accepted.size()) - 1;
-    for (std::int32_t i = 0; i < std::min(tree.size() - 1, accepted + 1); ++i)  // a budget may leave some out
-      acceptance_.saw(static_cast<double>(tree.confidence(i + 1)), i < accepted);
   }
 
   /// Begins a text.
@@ -130,10 +130,10 @@ class Either {
  private:
   static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as BatchBudget's
 
-  static constexpr double kFew = 4;     // rounds for a usable rate
-  static constexpr double kPlenty = 3;  // expected tokens of copies that need no comparison at first
+  static constexpr double kFew = 8;     // rounds for a usable rate
+  static constexpr double kPlenty = 2;  // expected tokens of copies that need no comparison at first
   /// Rounds of drafting in a row, since a draft that has paused must catch up; and of copies before them.
-  static constexpr std::int32_t kFirst = 32, kTrials = 8, kPatience = 32, kMostPatience = 1024;
+  static constexpr std::int32_t kTrials = 8, kPatience = 32, kMostPatience = 1024;
   static constexpr std::array kLevels = {1.5, 2.0, 3.0, 5.0};  // expected tokens of a round of copies
 
   struct Copy {
@@ -153,11 +153,22 @@ class Either {
     }
   };
 
+  /// Compares the text with what was looked up, whether or not it was proposed: copies teach without a cost.
+  void learn_copies(const TokenTree& tree, const VerifyResult& result) {
+    if (chain_.empty()) return;
+    acceptance_.fade(kFade);
+    for (std::size_t i = 0; i < std::min(chain_.size(), result.accepted.size()); ++i) {
+      const bool last = i + 1 == result.accepted.size();
+      const bool right = chain_[i].token == (last ? result.next_token : tree.token(result.accepted[i + 1]));
+      acceptance_.saw(static_cast<double>(chain_[i].confidence), right);
+      if (!right) break;
+    }
+  }
+
   void forget() {
     acceptance_ = {};
     drafting_ = copying_ = {};
-    trials_ = drafts_.budget().target_costs().given() ? 0 : kFirst;
-    waited_ = 0, patience_ = kPatience;
+    trials_ = waited_ = 0, patience_ = kPatience;
   }
 
   /// The number of copies to propose, which chain_ begins with; 0: to draft instead.
@@ -179,24 +190,27 @@ class Either {
     if (!shared_) most = drafts_.probed(most + 1) - 1;
     std::int32_t best = 0;
     double reach = 1, tokens = 1, promised = 1, highest = 1 / (shared_ ? 1.0 : costs(1));
+    double low_reach = 1, low = 1;  // by low estimates
     Token token = tree.root();
     for (std::int32_t i = 0; i < most && !(i > 0 && round.ends_text(token)); ++i) {
       const NodeId parent = i - 1;
       const PointMasses rows = ask(copier, tree, {&token, 1}, {&parent, 1}).now();
       if ((token = rows.tokens[0]) == kNoToken) break;
       chain_.push_back({token, rows.confidence(0)});
-      reach *= acceptance_.accept_probability(static_cast<double>(rows.confidence(0)));
-      tokens += reach;
-      if (const double rate = tokens / cost(i + 2); rate > highest)
+      const auto confidence = static_cast<double>(rows.confidence(0));
+      tokens += reach *= acceptance_.accept_probability(confidence);
+      low += low_reach *= acceptance_.accept_at_least(confidence);
+      const bool covered = shared_ || drafts_.budget().covers(i + 2, low);
+      if (const double rate = tokens / cost(i + 2); covered && rate > highest)
         highest = rate, promised = tokens, best = i + 1;
     }
     best_ = best;
     if (best == 0) return 0;
     level_ = static_cast<std::size_t>(std::ranges::upper_bound(kLevels, promised) - kLevels.begin()) + 1;
-    const bool first = patience_ == kPatience;  // nothing is known of drafting yet
-    if (trials_ > 0 && !(first && promised >= kPlenty)) return 0;
+    if (trials_ > 0) return 0;
     const Rounds& here = drafting_[level_];
     const Rounds& like = here.rounds < kFew ? drafting_[0] : here;
+    if (!costs.given() && like.rounds < kFew) return promised >= kPlenty ? best : 0;
     // A budget in common leaves copies out, so what they give is what they gave.
     if (const Rounds& copies = copying_[level_]; copies.rounds >= kFew) highest = copies.tokens / copies.cost;
     return highest * like.cost >= like.tokens ? best : 0;

@@ -32,6 +32,8 @@ case "$part" in
     printf '%s bytes\n' "$size"
     ;;
   c)
+    sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d' | diff - <(sed 1,3d "$examples/round.c") ||
+      fail 'the front page has another program than examples/languages/round.c'
     need cc
     flags=(-std=c99 -pedantic -Wall -Wextra -Werror)
     if command -v pkg-config >/dev/null; then
