@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -37,6 +38,19 @@ TEST_CASE("every cell reaches the best fixed size; and plain decoding where none
     expect_the_grid({1, 8}, 1000, 3000);
 }
 
+TEST_CASE("Either of one text, whatever was seen first") {
+  // An unlucky beginning must not settle whether it drafts or copies.
+  for (const double acceptance : {0.3, 0.5, 0.7})
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      const Cell cell{acceptance, Draft::either, 1, kCurves[1], 1000, 3000};
+      const std::vector<Text> texts{Text(1000003 * seed + 18, acceptance, 6200)};
+      World world;
+      CAPTURE(acceptance);
+      CAPTURE(seed);
+      CHECK(decode(cell, texts, world, true, true).rate > 0.93 * best_fixed(cell, texts).rate);
+    }
+}
+
 TEST_CASE("one pass that seems to take up to 100,000 times as long costs nothing for long") {
   for (const Draft draft : {Draft::model, Draft::copies, Draft::either, Draft::head})
     for (const std::int32_t texts : {1, 8})
@@ -65,7 +79,8 @@ TEST_CASE("one pass that seems to take up to 100,000 times as long costs nothing
               CAPTURE(what);
               CAPTURE(longer);
               // Copies and drafts of equal acceptance: which is chosen depends on what was seen first.
-              CHECK(decode(cell, text, world, true, alone).rate > 0.97 * before);
+              CHECK(decode(cell, text, world, true, alone).rate >
+                    (draft == Draft::either ? 0.95 : 0.97) * before);
               CHECK(hit == (draft != Draft::copies || what == of_target));  // copies make no calls
             }
         }

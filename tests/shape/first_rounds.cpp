@@ -95,3 +95,19 @@ TEST_CASE("CostAware over a draft: the same") {
   }
   CHECK(speeds<With::draft>(shape, {0}, 0.1, 128).least > 0.975);
 }
+
+TEST_CASE("Either: a text that begins with copies is drafted after them") {
+  // Its draft has read nothing when copies end, so what the first call takes is a guess.
+  const Either<Chain<>> shape(Chain<>{.length = kLongest});
+  for (const double copied : {0.6, 0.9, 1.0})
+    for (const std::int32_t copies : {30, 100, 400}) {
+      CAPTURE(copied);
+      CAPTURE(copies);
+      Start start;
+      start.target = kCurves[1], start.draft = 0.06, start.drafted = 0.8, start.tokens = copies + 500;
+      start.copied = copied, start.copies = copies;
+      const Record record = write<With::both>(start, shape, 1);
+      CHECK(record.drafts.tokens > 500);
+      CHECK(record.tokens / record.spent > 1.4);
+    }
+}

@@ -20,16 +20,17 @@ inline constexpr std::int32_t kPrompt = 50, kLongest = 8;
 
 /// A machine, its drafts, and a text. Unit of time: a pass of the target over one node.
 struct Start {
-  std::vector<double> target;  // by nodes - 1; flat beyond
-  double draft = 0.06;         // a draft step
-  double drafted = 0.5;        // acceptance of draft tokens
-  double copied = 0.5;         // of copies
-  double found = 0.5;          // how often there is something to copy where the last copy was not right
-  double jitter = 0.1;         // standard deviation of the logarithm of a measured time
-  double spikes = 0.005;       // share of passes measured at ten times their time
-  double unit = 0.003;         // seconds of a plain pass
-  std::int32_t tokens = 50;    // of the text
-  bool sure = false;           // the draft's confidence is 0.95 whatever its acceptance
+  std::vector<double> target;     // by nodes - 1; flat beyond
+  double draft = 0.06;            // a draft step
+  double drafted = 0.5;           // acceptance of draft tokens
+  double copied = 0.5;            // of copies
+  double found = 0.5;             // how often there is something to copy where the last copy was not right
+  double jitter = 0.1;            // standard deviation of the logarithm of a measured time
+  double spikes = 0.005;          // share of passes measured at ten times their time
+  double unit = 0.003;            // seconds of a plain pass
+  std::int32_t tokens = 50;       // of the text
+  std::int32_t copies = 1 << 20;  // tokens that can be copied; nothing after them
+  bool sure = false;              // the draft's confidence is 0.95 whatever its acceptance
 };
 
 /// Which draft tokens and copies are right at each place, and how long a match is there; 0: none.
@@ -47,10 +48,12 @@ struct Script {
     };
     const std::int32_t places = kPrompt + start.tokens + 2 * kLongest + 8;
     for (std::int32_t i = 0; i < places; ++i) {
+      const bool ends = i - kPrompt >= start.copies;
       drafted.push_back(random.bernoulli(start.drafted));
-      copied.push_back(random.bernoulli(start.copied));
+      copied.push_back(random.bernoulli(start.copied) && !ends);
       const std::int32_t next = fresh();  // drawn in any case: the same text for each `copied`
-      match.push_back(i > 0 && match.back() > 0 && copied[copied.size() - 2] ? match.back() + 1 : next);
+      const bool goes_on = i > 0 && match.back() > 0 && copied[copied.size() - 2];
+      match.push_back(ends ? 0 : goes_on ? match.back() + 1 : next);
     }
   }
 };

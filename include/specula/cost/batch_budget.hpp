@@ -165,7 +165,8 @@ class BatchBudget {
   }
   /// Cost of a draft's catch-up.
   double catch_up(const DraftState& text) const {
-    return draft_.catch_up(text, std::clamp(kDare * balance_.tokens(), kLeastDare, kMostDare));
+    const double dared = std::clamp(kDare * balance_.tokens(), kLeastDare, kMostDare);
+    return draft_.catch_up(text, dared + balance_.left_for_others() - balance_.left());
   }
   /// Whether the clock does not advance during passes: costs are the default ones then.
   bool stands_still() const { return pace_.stands_still() && !target_.given(); }
@@ -181,8 +182,9 @@ class BatchBudget {
   static constexpr double kShare = 0.01, kShareOfMany = 0.005;  // of a plain pass, per token of a text
   static constexpr double kFade = 1 - 1.0 / 64;                 // factor per round on earlier ones
   /// Plain passes that the first catch-up after a pause may cost: per token so far, which is what a draft of
-  /// a tenth of a pass is guessed to take for each, and bounds.
-  static constexpr double kDare = 0.025, kLeastDare = 0.25, kMostDare = 3;
+  /// a tenth of a pass is guessed to take for each, and bounds. Beside it, what others gained: a text that
+  /// began with copies would else never be drafted.
+  static constexpr double kDare = 0.025, kLeastDare = 0.25, kMostDare = 4;
   static constexpr double kFew = 8;        // draft tokens for a usable estimate; half is kept after a pause
   static constexpr double kMargin = 1.05;  // smallest speedup to look for
   static constexpr double kEnough = 0.1;   // (3 standard deviations of 10%)^2: the variation of passes

@@ -30,7 +30,7 @@ namespace specula {
 /// It is the proposal where its expected tokens over T(n) are more than the rate of drafting where chains
 /// promised as much: text that can be copied is easier to draft, too. What was looked up is compared with the
 /// text in every round, so what copies are worth is learned without proposing them. To know the rate of
-/// drafting, some rounds draft all the same: until 8 did, where fewer than 2 tokens are promised, then 8
+/// drafting, some rounds draft all the same: until 6 did, where fewer than 3 tokens are promised, then 8
 /// after 32 rounds of copies, after 64 and so on. If no draft call pays in such a round, it copies what it
 /// may. So a text that repeats its prompt is copied, and any other is drafted. What copies lose is within the
 /// balance of CostAware, too.
@@ -103,9 +103,12 @@ class Either {
       double cost = drafts_.learn(tree, result, timing);
       // Of a pass that many texts share, only what the draft took beside it is this text's own.
       if (shared_ && timing.target.seconds > 0) cost += drafted_.seconds / timing.target.seconds;
-      if (drafted_.calls > 0 &&
-          !std::exchange(resumes_, false))  // else plain decoding, or a draft that catches up
-        drafting_[level_].saw(static_cast<double>(result.accepted.size()), cost);
+      // Else it was plain decoding, or a draft that catches up.
+      if (drafted_.calls > 0 && !std::exchange(resumes_, false)) {
+        const auto tokens = static_cast<double>(result.accepted.size());
+        drafting_[0].saw(tokens, cost);
+        if (level_ > 0) drafting_[level_].saw(tokens, cost);
+      }
       return;
     }
     if (shared_)
@@ -130,8 +133,9 @@ class Either {
  private:
   static constexpr double kFade = 1 - 1.0 / 64;  // factor per round on earlier ones, as BatchBudget's
 
-  static constexpr double kFew = 8;     // rounds for a usable rate
-  static constexpr double kPlenty = 2;  // expected tokens of copies that need no comparison at first
+  static constexpr double kFew = 6;     // rounds for a usable rate
+  static constexpr double kDoubt = 4;   // over the rounds that drafting's rate is known from: its advantage
+  static constexpr double kPlenty = 3;  // expected tokens of copies that need no comparison at first
   /// Rounds of drafting in a row, since a draft that has paused must catch up; and of copies before them.
   static constexpr std::int32_t kTrials = 8, kPatience = 32, kMostPatience = 1024;
   static constexpr std::array kLevels = {1.5, 2.0, 3.0, 5.0};  // expected tokens of a round of copies
@@ -213,12 +217,14 @@ class Either {
     if (!costs.given() && like.rounds < kFew) return promised >= kPlenty ? best : 0;
     // A budget in common leaves copies out, so what they give is what they gave.
     if (const Rounds& copies = copying_[level_]; copies.rounds >= kFew) highest = copies.tokens / copies.cost;
-    return highest * like.cost >= like.tokens ? best : 0;
+    // Drafting has the benefit of the doubt: of copies it is learned in every round what they are worth.
+    return highest * like.cost * like.rounds >= like.tokens * (like.rounds + kDoubt) ? best : 0;
   }
 
   CostAware<S> drafts_;
-  AcceptanceEstimator acceptance_;                             // of copies, by their confidence
-  std::array<Rounds, kLevels.size() + 2> drafting_, copying_;  // by level_; copying_ if costs are in common
+  AcceptanceEstimator acceptance_;  // of copies, by their confidence
+  std::array<Rounds, kLevels.size() + 2> drafting_,
+      copying_;  // by level_, 0: all; copying_ if costs are in common
   std::vector<Copy> chain_;
   std::size_t level_ = 0;  // of what copies promise in this round; 0: nothing
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
