@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules for the checker of docs/conformance, small and slow: exact ones, and with faults planted. A call into a library takes the
-place of the exact ones where there is one."""
+"""A rule for the checker of docs/conformance, small and slow: exact, or with a fault planted. library_rules.py asks about the library's."""
 import functools, math, random
 
 
@@ -57,9 +56,6 @@ def children_of(parents, node):
     return [i for i, parent in enumerate(parents) if parent == node]
 
 
-# ---- exact
-
-
 def rejection(p_logits, q_logits, tokens, parents, params, key, fault="", rng=None):
     """Token by token, siblings in order. With one of the faults, not exact."""
     rng, node, out, distinct = rng or random.Random(key), -1, [], params["distinct"]
@@ -106,44 +102,6 @@ def rejection(p_logits, q_logits, tokens, parents, params, key, fault="", rng=No
                     break
             return out + [x]
         return out + [draw_from(p, rng)]
-
-
-def match(p_logits, q_logits, tokens, parents, params, key):
-    """Sample-and-match: the target's own token, and on if it is a child."""
-    rng, node, out = random.Random(key), -1, []
-    while True:
-        out.append(draw_from(process(p_logits[node + 1], params), rng))
-        node = next((c for c in children_of(parents, node) if tokens[c] == out[-1]), None)
-        if node is None:
-            return out
-
-
-def block(p_logits, q_logits, tokens, parents, params, key):
-    """Block verification, of drawn chains."""
-    if not q_logits or parents != list(range(-1, len(parents) - 1)):
-        return None
-    rng = random.Random(key)
-    p, q = [process(row, params) for row in p_logits], [process(row, params) for row in q_logits]
-    weights = [1.0]
-    for i, x in enumerate(tokens):
-        weights.append(min(1.0, weights[-1] * p[i][x] / q[i][x]))
-    accepted = 0
-    for i in range(1, len(tokens) + 1):
-        h = weights[i]
-        if i < len(tokens):
-            rest = sum(max(0.0, weights[i] * a - b) for a, b in zip(p[i], q[i]))
-            h = rest / (rest + 1 - weights[i]) if rest > 0 else 0.0
-        if rng.random() < h:
-            accepted = i
-    left = p[accepted]
-    if accepted < len(tokens):
-        left = norm([max(0.0, weights[accepted] * a - b) for a, b in zip(p[accepted], q[accepted])]) or left
-    return tokens[:accepted] + [draw_from(left, rng)]
-
-
-def as_chosen(p_logits, q_logits, tokens, parents, params, key):
-    """Drawn draft tokens as if they had been chosen: exact, since that is so whatever the tokens are; it accepts fewer."""
-    return rejection(p_logits, None, tokens, parents, params, key)
 
 
 # ---- drafts

@@ -11,6 +11,14 @@ export LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 need() { command -v "$1" >/dev/null || { echo "SKIP: there is no $1"; exit 77; }; }
+# Sets `python`.
+need_numpy() {
+  python=
+  for one in python3 /usr/bin/python3; do
+    if "$one" -c 'import numpy' 2>/dev/null; then python=$one; fi
+  done
+  [ -n "$python" ] || { echo 'SKIP: there is no numpy'; exit 77; }
+}
 # says EXPECTED COMMAND...
 says() { local got; got=$("${@:2}"); [ "$got" = "$1" ] || fail "$2 says: $got"; }
 
@@ -48,15 +56,15 @@ case "$part" in
     says $'2 0 0\n1 1 0' "$folder/examples/round"
     ;;
   python)
-    python=
-    for one in python3 /usr/bin/python3; do
-      if "$one" -c 'import numpy' 2>/dev/null; then python=$one; fi
-    done
-    [ -n "$python" ] || { echo 'SKIP: there is no numpy'; exit 77; }
+    need_numpy
     says '[1, 2, 3, 915] [5, 6, 7, 37]' "$python" -B "$examples/round.py" "$library"
     "$cxx" -std=c++20 -O0 -I "$source/include" -I "$source/tests/support" "$source/tests/consumer/c_library/rounds.cpp" \
       -L "$prefix/lib" -lspecula_c -o "$folder/rounds"
     "$folder/rounds" 10000 | "$python" -B "$source/tests/consumer/c_library/rounds.py" "$examples" "$library" 10000
+    ;;
+  conformance)
+    need_numpy
+    "$python" "$source/tests/conformance/library_rules.py" "$library"
     ;;
   rust)
     need rustc
