@@ -462,6 +462,20 @@ def over_links(name):
     return with_interval(next(p for p in at if p["name"] == name), "speedup", "x")
 
 
+@named(TABLES, "one rule")
+def one_rule(page):
+    """A round through specula.h, called by ctypes, beside transformers' own rule."""
+    data = load("one_rule")
+    run, rows = data["run"], []
+    for size in data["sizes"]:
+        us = size["median_us"]
+        rows.append([f"{size['vocab']:,}", *(f"{us[name]:,.0f}" for name in ("block", "token", "transformers")), f"{us['transformers'] / us['token']:.0f}"])
+    return table(["vocabulary", "`sampling`, microseconds", "`token`", "transformers", "times as long as `token`"], rows) + [
+        "", f"One text, {run['drafted']} drawn draft tokens, float logits of both models; medians of {run['rounds']} rounds in turns, 1 thread of an "
+        f"{run['machine']['cpu']}, commit {run['commit']}, {run['date']}; transformers {run['versions']['transformers']}, PyTorch {run['versions']['torch'].partition('+')[0]}. "
+        f"`bench/one_rule.py`, [data](benchmarks/one_rule.json)."]
+
+
 @named(CLAIMS, "h100 trees")
 def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")
