@@ -470,7 +470,7 @@ def one_rule(page):
     for size in data["sizes"]:
         us = size["median_us"]
         rows.append([f"{size['vocab']:,}", *(f"{us[name]:,.0f}" for name in ("block", "token", "transformers")), f"{us['transformers'] / us['token']:.0f}"])
-    return table(["vocabulary", "`sampling`, microseconds", "`token`", "transformers", "times as long as `token`"], rows) + [
+    return table(["vocabulary", "`block`, microseconds", "`token`", "transformers", "times as long as `token`"], rows) + [
         "", f"One text, {run['drafted']} drawn draft tokens, float logits of both models; medians of {run['rounds']} rounds in turns, 1 thread of an "
         f"{run['machine']['cpu']}, commit {run['commit']}, {run['date']}; transformers {run['versions']['transformers']}, PyTorch {run['versions']['torch'].partition('+')[0]}. "
         f"`bench/one_rule.py`, [data](benchmarks/one_rule.json)."]

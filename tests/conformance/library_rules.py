@@ -20,7 +20,7 @@ import round as example  # noqa: E402
 from check_rules import check, rules  # noqa: E402
 
 library = ctypes.CDLL(sys.argv[1])
-CHOSEN, LOGITS = 0, 1  # a specula_form
+LOGITS = 1  # a specula_form
 BAD_TREE = 5  # a tree for a rule of chains
 
 
