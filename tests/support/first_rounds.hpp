@@ -59,38 +59,21 @@ struct Script {
 };
 
 /// Drafts token 0, which is right, or 1.
-class Draft {
+class Draft : public replaying::ReplayDrafter {
  public:
-  Draft(const Start& start, const Script& script, replaying::ReplayClock& clock)
-      : start_(&start),
-        script_(&script),
-        clock_(&clock),
-        confidence_(static_cast<float>(start.sure ? 0.95 : std::max(0.02, start.drafted))) {}
-  std::int32_t vocab_size() const { return 3; }
-  std::int32_t capacity() const { return 1 << 20; }
-  const specula::Usage& usage() const noexcept { return usage_; }
-  void truncate(std::int32_t) {}
-  void sync(specula::Tokens context, specula::Tokens) {
-    const auto size = static_cast<std::int32_t>(context.size());
-    const std::int32_t missed = std::max(0, size - known_ - nodes_);
-    if (missed > 0) usage_.seconds += clock_->measure(0.25 * start_->draft * start_->unit * missed);
-    known_ = size, nodes_ = 0;
+  Draft(const Cell& cell, const Script& script, replaying::ReplayClock& clock)
+      : ReplayDrafter(cell, clock), script_(&script) {
+    begin(kPrompt - 1);
   }
-  specula::PointMasses extend(specula::Tokens, specula::Nodes) {
-    usage_.seconds += clock_->measure(start_->draft * start_->unit);
-    ++usage_.calls, ++usage_.nodes;
-    token_ = script_->drafted[static_cast<std::size_t>(known_ + ++nodes_)] ? 0 : 1;
-    return {{&token_, 1}, {&confidence_, 1}};
+  std::int32_t vocab_size() const { return 3; }
+  specula::PointMasses extend(specula::Tokens tokens, specula::Nodes parents) {
+    const specula::PointMasses out = ReplayDrafter::extend(tokens, parents);
+    token_ = script_->drafted[static_cast<std::size_t>(known_ + nodes_)] ? 0 : 1;
+    return out;
   }
 
  private:
-  const Start* start_;
   const Script* script_;
-  replaying::ReplayClock* clock_;
-  specula::Token token_ = 0;
-  float confidence_;
-  std::int32_t known_ = kPrompt - 1, nodes_ = 0;
-  specula::Usage usage_;
 };
 
 /// Copies token 0, which is right, or 2; with confidences that it learns from the text, as MaxGram does.
@@ -151,15 +134,17 @@ Record write(const Start& start, S shape, std::uint64_t seed) {
   using namespace specula;
   Cell cell;
   cell.jitter = start.jitter, cell.spikes = start.spikes;
+  cell.draft = start.draft * start.unit, cell.catch_up = 0.25;
+  cell.acceptance = start.drafted, cell.sure = start.sure;
   replaying::ReplayClock clock(cell, seed * 77 + 5);
   const Script script(start, seed * 0x9E3779B97F4A7C15ull);
   auto drafter = [&] {
     if constexpr (with == With::draft)
-      return Draft(start, script, clock);
+      return Draft(cell, script, clock);
     else if constexpr (with == With::copies)
       return Copier(script);
     else
-      return Stack{Draft(start, script, clock), Copier(script)};
+      return Stack{Draft(cell, script, clock), Copier(script)};
   }();
   const auto usage = [&]() -> Usage {
     if constexpr (with == With::copies)

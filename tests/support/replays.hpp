@@ -106,7 +106,7 @@ class ReplayDrafter {
     return {{&token_, 1}, {&confidence_, 1}};
   }
 
- private:
+ protected:
   const Cell* cell_;
   ReplayClock* clock_;
   specula::Token token_ = 0;

@@ -24,9 +24,10 @@ class Balance {
 
   /// What drafting may still lose, in plain passes: less what others lost, but not more by what they gained.
   double left() const { return left_ + std::min(0.0, others_); }
-  double left_for_others() const { return left_ + others_; }  ///< the same of others
-  double tokens() const { return all_tokens_; }               ///< of a text, so far
-  double drafted() const { return drafted_; }                 ///< recent rounds that drafted
+  double left_for_others() const { return left_ + others_; }          ///< the same of others
+  double gained_by_others() const { return std::max(0.0, others_); }  ///< in plain passes
+  double tokens() const { return all_tokens_; }  ///< of all rounds; where texts are merged, of each
+  double drafted() const { return drafted_; }    ///< recent rounds that drafted
   /// Throughput of the recent rounds, in tokens of a text per plain pass; at least 1, plain decoding's.
   double rate() const { return std::max(1.0, passes_ > 0 ? tokens_ / passes_ : 1.0); }
   bool pauses() const { return idle_ > 0; }  ///< the last round did not draft, though it might have

@@ -70,7 +70,7 @@ class BatchBudget {
     const CostCurve &target = target_costs(), &draft = draft_costs();
     shared_ = price.shared;
     const double plain = target(texts), bound = price.most_lost;
-    // of one text, the first draft token brings what it brought before, by a low estimate
+    // Of one text, the first draft token brings what it brought before, by a low estimate.
     const double sure = texts == 1 ? estimator_.first_at_least() : 0.0;
     price.rate = rate(texts), price.limit = texts;
     price.most_lost = std::min(bound, (balance_.left() + sure) * plain);
@@ -166,7 +166,7 @@ class BatchBudget {
   /// Cost of a draft's catch-up.
   double catch_up(const DraftState& text) const {
     const double dared = std::clamp(kDare * balance_.tokens(), kLeastDare, kMostDare);
-    return draft_.catch_up(text, dared + balance_.left_for_others() - balance_.left());
+    return draft_.catch_up(text, dared + balance_.gained_by_others());
   }
   /// Whether the clock does not advance during passes: costs are the default ones then.
   bool stands_still() const { return pace_.stands_still() && !target_.given(); }

@@ -43,8 +43,8 @@ class DraftCosts {
   /// What a call is taken to cost before one is measured.
   void assume(double cost) { calls_.assume(cost); }
 
-  /// What the draft's catch-up costs: a call per token at most. `dared`: plain passes that the first one
-  /// after a pause may cost beyond that. A text's first call reads the prompt, too, and is not bounded so.
+  /// What the draft's catch-up costs: a call per token at most. While none was measured, one that is guessed
+  /// to take at most `dared` plain passes counts as one of a few tokens.
   double catch_up(const DraftState& text, double dared) const {
     if (calls_.given()) return text.missed > 0 ? calls_(static_cast<std::int32_t>(text.missed)) : 0.0;
     const double call = calls_(1), prompt = prompt_.cost >= 0 ? prompt_.cost : std::max(0.0, late_.cost);

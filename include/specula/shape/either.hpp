@@ -223,8 +223,8 @@ class Either {
 
   CostAware<S> drafts_;
   AcceptanceEstimator acceptance_;  // of copies, by their confidence
-  std::array<Rounds, kLevels.size() + 2> drafting_,
-      copying_;  // by level_, 0: all; copying_ if costs are in common
+  // By level_, of drafting at 0 all; copying_ if costs are in common.
+  std::array<Rounds, kLevels.size() + 2> drafting_, copying_;
   std::vector<Copy> chain_;
   std::size_t level_ = 0;  // of what copies promise in this round; 0: nothing
   std::int32_t trials_ = 0, waited_ = 0, patience_ = kPatience;
