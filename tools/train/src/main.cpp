@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "machine.hpp"
+#include "training_loop.hpp"
 
 int main(int argc, char** argv) {
   specula_train::prepare_process(argv);
@@ -25,5 +26,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "specula-train: %s\n", error.what());
     return 1;
   }
-  return 0;
+  return specula_train::stop_was_requested() ? 130 : 0;  // a script must not take it for finished
 }
