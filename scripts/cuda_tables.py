@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 
+import measuring
 from figures import folder, load, root, table
 from tables import CLAIMS, TABLES, named
 
@@ -260,4 +261,4 @@ def record(commit):
     listed = git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
     files = sorted(set().union(*(sources_of(f, lambda path: git("show", f"{commit}:{path}")) for f in listed)))
     out = {"section": "sources", "commit": commit, "sha256": {f: digest(git("show", f"{commit}:{f}")) for f in files}}
-    (folder / "cuda_h200_sources.json").write_text(json.dumps(out, indent=1) + "\n")
+    (folder / "cuda_h200_sources.json").write_text(measuring.as_rows(out) + "\n")

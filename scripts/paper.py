@@ -51,9 +51,17 @@ CASCADES = {
     "best chain of base": "chain:{4,6,8,10,12,15,20,30}@base",
     "Max-Gram alone": "chain:30@max-gram",
     "best cascade of base and small": "cascade:limits={2,4,6,8,12}-{0,4,8,12,16}-{0,1,2,4}@base,small",
+    "best cascade of small and Max-Gram": "cascade:limits={1,2,4,8}-30-{0,1,2,4,10}@small,max-gram",
     "best cascade of base and Max-Gram": "cascade:limits={1,2,4,8}-30-{0,1,2,4,10}@base,max-gram",
     # Those of base and Max-Gram are among these, without small: limits=A-0-30-0-B-4.
     "best cascade of all three": "cascade:limits={1,2,4,8}-0-30-{0,1,2}-{0,1,2,4,10}-4@base,small,max-gram",
+}
+# One neural draft over Max-Gram, on a decoder alone (Table 3): the draft's parameters over the target's.
+PARAMETERS = "parameters:plain=0.023,max-gram=0"
+PUBLIC_CASCADES = {
+    "best chain of the plain draft": "chain:{2,3,4,6,8,10,12}@plain",
+    "Max-Gram alone": "chain:30@max-gram",
+    "best cascade of both": "cascade:limits={1,2,3,4,6,8}-30-{0,1,2,4}@plain,max-gram",
 }
 # A review is worth saving where the reviewer is dear: SmolLM2's head, beside its plain draft.
 LENIENCE = {f"lenience {n}": f"cascade:limits=4-1-3:lenience={n}@hass,plain" for n in (1, 3, 10)}
@@ -63,6 +71,7 @@ RULES = {
     "chain, block": "chain:4:draw=sampled",
     "chain, shared noise": "chain:4:draw=shared",
     "chain, argmax": "chain:4",
+    "chain, cost-aware": "cost-aware:chain:draw=sampled",
     "tree, rejection": "sampled-tree:rule=token",
     "tree, traversal": "sampled-tree",
     "independent tree, k-SEQ": "sampled-tree:draw=iid:rule=k-seq",
@@ -86,6 +95,14 @@ def asd_rows():
         "every 2nd, rules 1 and 2": "adaptive-chain:end=paper:alike=2:every=2@layer-skip",
         "given blocks": "adaptive-chain:end=paper:attention=3-5-7-9-11-13:mlp=3-5-7-9-11-13@layer-skip",
     }
+
+
+def asd_public_rows():
+    """The same on 30 layers: the paper's threshold, and the one that is found for this model."""
+    rows = {label: spec for label, spec in asd_rows().items() if label != "given blocks"}
+    found = "alike={0.985,0.99,0.993,0.996,0.998,2}"
+    return {**rows, "thresholding and rule 2, threshold found": f"adaptive-chain:end=paper:every=0:{found}@layer-skip",
+            "all rules, threshold found": f"adaptive-chain:end=paper:{found}@layer-skip"}
 
 
 # SmolLM2 with its drafts (examples/smollm2, and those of scripts/smollm2_drafts that are not there), one run for each set of prompts, so
@@ -184,6 +201,8 @@ SECTIONS = {
             against=("best chain of base", "best cascade of base and Max-Gram")),
         Run("cascades_pw", 10, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=8,
             against=("best chain of base", "best cascade of base and Max-Gram")),
+        Run("cascades_public", 20, PUBLIC_CASCADES, costs=(PARAMETERS,), search_for="parameters", prompts=("gsm8k",), limit=30, repeat=1, tokens=96,
+            target="SmolLM2-135M-Instruct.Q4_1.gguf", pack="smollm2", against=("best chain of the plain draft",)),
         Run("lenience", 6, {"chain of hass": "chain:4@hass", "chain of plain": "chain:4@plain", **LENIENCE}, repeat=1, limit=8, tokens=96,
             target=SMOLLM2, pack="smollm2", against=("chain of hass", "lenience 1")),
     ],
@@ -198,7 +217,9 @@ SECTIONS = {
         }, against=("exit 1", "all layers"), variants={"*, exits": "chain:3:exits=0.5-0.5@*", "*, all layers": "chain:3@*"}),
     ],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
-            for t in (0, 0.2, 0.6, 1)],
+            for t in (0, 0.2, 0.6, 1)] + [
+        Run("asd_public", 30, asd_public_rows(), limit=15, repeat=1, tokens=96, target=SMOLLM2, pack="smollm2", against=("thresholding alone",),
+            options=("--find-blocks",))],
     "smollm2": [Run("smollm2", 12, COPIES, target=SMOLLM2, pack="smollm2", prompts=("spec_bench",), limit=10, by_category=True, categories=CHATS)] + [
         Run(f"smollm2_{weights}{kind}", 2, COPIES, target=target, pack="smollm2", prompts=("spec_bench",), limit=5, repeat=1, by_category=True,
             categories="summarization", options=("--weights", weights)) for weights in ("bf16", "full") for kind, target in (("", "target"), ("_gguf", SMOLLM2))],

@@ -476,6 +476,21 @@ def one_rule(page):
         f"`bench/one_rule.py`, [data](benchmarks/one_rule.json)."]
 
 
+@named(TABLES, "lossy rules")
+def lossy_rules(page):
+    """What each rule gains and costs; exact ones for comparison."""
+    data, exact = load("lossy_rules"), {"rejection": "`Rejection`, exact", "block": "`Block`, exact", "match": "`SampleAndMatch`, exact", "typical": "`Typical`"}
+    run, rows = data["run"], []
+    for of in data["rules"]:
+        name, _, lenience = of["rule"].partition(" ")
+        figure = {key: "{:.{n}f} [{:.{n}f}, {:.{n}f}]".format(*of[key], n=digits) for key, digits in (("mat", 2), ("acceptance", 3), ("total_variation", 3), ("nats", 2))}
+        rows.append([f"`Lenient{{{lenience}}}`" if lenience else exact[name], of["draft"], figure["mat"], figure["acceptance"],
+                     figure["total_variation"] if of["total_variation"][0] > 1e-4 else "0", figure["nats"]])
+    return table(["rule", "draft tokens", "MAT", "acceptance", "total variation", "nats a token"], rows) + [
+        "", f"Pack: `small` for `target`, chains of 4, temperature 1; {run['texts']} texts of {run['tokens']} tokens that each rule wrote, no prompt [95%: resamplings of the texts]. "
+        f"No figure is a time. `bench/lossy_rules.py`, commit {run['commit']}, {run['date']}. [Data](benchmarks/lossy_rules.json)."]
+
+
 @named(CLAIMS, "h100 trees")
 def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")

@@ -278,8 +278,11 @@ int run(int argc, char** argv) {
   for (const Found& f : found) append_new(names, {f.picked()});
 
   std::optional<specula::FoundBlocks> blocks;
+  std::chrono::duration<double> searching{};
   if (options.find_blocks) {
+    const auto begin = std::chrono::steady_clock::now();
     blocks = find_blocks(models, runner, dev.tokens);
+    searching = std::chrono::steady_clock::now() - begin;
     append_new(names, block_pipelines(*blocks));
   }
 
@@ -326,6 +329,7 @@ int run(int argc, char** argv) {
   if (blocks) {
     std::cout << '\n' << block_table(*blocks);
     settings["found_blocks"] = block_pipelines(*blocks);
+    settings["found_blocks_seconds"] = searching.count();
   }
   if (!work.tuned_drafters.empty()) {
     const auto& tuned = tuning.pipelines;

@@ -12,7 +12,6 @@ int main(void) {
   float temperature[] = {0.8f, 0.8f};
   float target[N][V] = {{0}}, draft[B * K][V] = {{0}};  // logits of the engine's models
   int32_t out[B][K + 1], path[B][K + 1], count[B], status[B];
-
   specula_round r = {0};
   r.struct_size = sizeof r, r.rule = specula_rule("sampling"), r.temperature = temperature;
   r.sequences = B, r.nodes = N, r.vocab = V, r.width = K + 1;
