@@ -47,6 +47,7 @@ struct Ops {
   static constexpr int kLanes = 4, kStrips = 4, kTogether = 1, kSums = 4;
   static constexpr bool kBytes = false, kBytesApart = false;
   static constexpr int panels(int) { return 1; }
+  static constexpr bool apart(int) { return false; }
 
   SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
     Ints out;
@@ -141,6 +142,7 @@ struct Ops {
   static constexpr int kLanes = 8, kStrips = 2, kTogether = 1, kSums = 4;
   static constexpr bool kBytes = true, kBytesApart = true;  // their sums have 16 bits at first
   static constexpr int panels(int) { return 1; }
+  static constexpr bool apart(int) { return false; }
 
   SPECULA_BLOCKS_OP Ints load(const std::byte* at) {
     return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at));
@@ -242,10 +244,12 @@ struct Ops {
   using Ints = __m512i;
   using Floats = __m512;
   using Used = simd::WideRegisters;
-  static constexpr int kLanes = 16, kStrips = 1, kTogether = 4, kSums = 12;
+  static constexpr int kLanes = 16, kStrips = 1, kTogether = 1, kSums = 12;
   static constexpr bool kBytes = true, kBytesApart = false;
-  /// At least ten chains of sums, as two of five cycles start in each.
-  static constexpr int panels(int columns) { return columns <= 3 ? 4 : columns == 4 ? 3 : 2; }
+  /// One: panels lie one after the other, and several at once are streams of a few thousand bytes, each of
+  /// which a prefetcher has to find again.
+  static constexpr int panels(int) { return 1; }
+  static constexpr bool apart(int columns) { return columns < 5; }
   // The unmasked forms of some instructions warn of an uninitialised variable in g++ 12.
   static constexpr __mmask16 kAll = 0xffff;
   static constexpr __mmask32 kAll16 = 0xffffffffu;

@@ -98,7 +98,9 @@ struct Kernels {
                                               RoundedColumns in, float* y, std::ptrdiff_t ldy) {
     [[maybe_unused]] const Ops::Used used;
     constexpr BlockLayout format = format_of(type);
-    constexpr int kPrefetch = 2048, kLines = static_cast<int>(format.group_bytes() + 63) / 64;
+    // With one or two inputs a product waits for memory: the hardware's own prefetch follows a stream.
+    constexpr int kPrefetch = 4096,
+                  kLines = P == 1 && N < 3 ? 0 : static_cast<int>(format.group_bytes() + 63) / 64;
     // T strips are done at a time. Their sums of floats stay in registers if there are enough; else, and with
     // more strips than T, they wait in the L1 cache.
     constexpr int S = P * Ops::kStrips, T = S < Ops::kTogether ? S : Ops::kTogether;
@@ -150,6 +152,20 @@ struct Kernels {
               const Ops::Ints begin = Ops::template shift_wide<3>(Ops::same(in.minus + n));
               SPECULA_UNROLL_LANES for (int s = 0; s < T; ++s) sums[0][s][n] = Ops::add(sums[0][s][n], begin);
             }
+          }
+        } else if constexpr (kParts == 1 && Ops::apart(N)) {
+          // Every other word has sums of its own, which need not wait: of integers, so no bit changes.
+          Ops::Ints others[T][N];
+          SPECULA_UNROLL_LANES for (int s = 0; s < T; ++s) {
+            SPECULA_UNROLL_LANES for (int n = 0; n < N; ++n) others[s][n] = Ops::no_ints();
+          }
+          SPECULA_ROLLED for (int j = 0; j < 4; j += 2) {
+            add_pairs<format>(sums[0], words, j, in.pairs);
+            add_pairs<format>(others, words, j + 1, in.pairs);
+          }
+          SPECULA_UNROLL_LANES for (int s = 0; s < T; ++s) {
+            SPECULA_UNROLL_LANES for (int n = 0; n < N; ++n) sums[0][s][n] =
+                Ops::add(sums[0][s][n], others[s][n]);
           }
         } else {
           SPECULA_UNROLL_LANES for (int part = 0; part < kParts; ++part) {
