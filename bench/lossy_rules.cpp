@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What rules that give up the target's distribution gain, and what they cost. Each rule writes texts with the
-// pack's `target` and `small`, chains of 4 draft tokens, temperature 1, from the token that begins a text. Then
-// p and q are read along each text, and what the rule emits there is computed, not sampled: its distribution
-// over the vocabulary, for the first draft token of a round. Prints JSON, per rule and text.
+// pack's `target` and `small`, chains of 4 draft tokens, temperature 1, from the token that begins a text.
+// Then p and q are read along each text, and what the rule emits there is computed, not sampled: its
+// distribution over the vocabulary, for the first draft token of a round. Prints JSON, per rule and text.
 //
-// First the formulas are compared with the rules' own decide(), enumerated over small vocabularies: exits with
-// 1 if they differ.
+// First the formulas are compared with the rules' own decide(), enumerated over small vocabularies: exits
+// with 1 if they differ.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -117,7 +117,7 @@ double difference(const Way& way, bool drawn) {
       ProposalBuilder tree(vocab, 2, 2);
       tree.reset(0, 0);
       if (drawn)
-        tree.record(0, x, tree.store(draft, {}));
+        tree.record(0, x, tree.store(0, draft, {}));
       else
         tree.choose(0, x, 1.0f);
       specula_test::ExactRandom rng;
@@ -165,7 +165,8 @@ struct Bench {
     {
       Speculator run{TreeVerifier{target, way.rule()}, ModelDrafter{draft}, shape};
       PhiloxRandom rng{seed};
-      run.generate(prompt, {.max_new_tokens = tokens}, rng, [&](Tokens more) { text.insert(text.end(), more.begin(), more.end()); });
+      run.generate(prompt, {.max_new_tokens = tokens}, rng,
+                   [&](Tokens more) { text.insert(text.end(), more.begin(), more.end()); });
       out.tokens = static_cast<std::int64_t>(text.size());
       out.passes = run.stats().rounds;
     }
@@ -176,7 +177,9 @@ struct Bench {
     target.truncate(0), draft.truncate(0);
     const LogitsView p_rows = target.extend(before, parents), q_rows = draft.extend(before, parents);
     for (std::int32_t i = 0; i < p_rows.rows; ++i) {
-      const auto row_of = [&](const LogitsView& view) { return std::vector<float>(view.row(i).begin(), view.row(i).end()); };
+      const auto row_of = [&](const LogitsView& view) {
+        return std::vector<float>(view.row(i).begin(), view.row(i).end());
+      };
       const Dense p = specula_test::plain_distribution(row_of(p_rows), {});
       const Emitted here = way(p, drafted(row_of(q_rows), drawn));
       double apart = 0;
@@ -193,22 +196,23 @@ struct Bench {
 };
 
 int wrong = 0;
+bool first = true;  // row of the output
 
 /// A row of the output.
-template <class Way>
-void measure(Bench& bench, int texts, const char* name, const Way& way, bool drawn) {
+template <class Way, class Shape>
+void measure(Bench& bench, int texts, const char* name, const Way& way, const Shape& shape) {
+  constexpr bool drawn = Shape::kind == ProposalKind::sampled;
   const double apart = difference(way, drawn);
   if (!(apart < 1e-6)) {
     std::fprintf(stderr, "%s: the formula differs from the rule by %g\n", name, apart);
     ++wrong;
   }
-  static bool first = true;
-  std::printf("%s{\"rule\": \"%s\", \"draft\": \"%s\", \"texts\": [", first ? "[" : ",\n ", name, drawn ? "drawn" : "likeliest");
+  std::printf("%s{\"rule\": \"%s\", \"draft\": \"%s\", \"texts\": [", first ? "[" : ",\n ", name,
+              drawn ? "drawn" : "likeliest");
   first = false;
   for (int i = 0; i < texts; ++i) {
     const auto seed = static_cast<std::uint64_t>(i);
-    const Text t = drawn ? bench.write(way, Chain<Draw::sampled>{.length = kLength}, drawn, seed)
-                         : bench.write(way, Chain<>{.length = kLength}, drawn, seed);
+    const Text t = bench.write(way, shape, drawn, seed);
     std::printf("%s[%lld, %lld, %.5f, %.5f, %.4f]", i ? ", " : "", static_cast<long long>(t.tokens),
                 static_cast<long long>(t.passes), t.acceptance, t.total_variation, t.nats);
   }
@@ -222,13 +226,15 @@ int main() {
   const bool quick = std::getenv("SPECULA_BENCH_QUICK") != nullptr;
   const int texts = quick ? 1 : 100;
   Bench bench(quick ? 8 : 96);
-  measure(bench, texts, "rejection", ByRejection{}, true);
-  measure(bench, texts, "block", ByBlock{}, true);
+  const Chain<Draw::sampled> drawn{.length = kLength};
+  const Chain<> likeliest{.length = kLength};
+  measure(bench, texts, "rejection", ByRejection{}, drawn);
+  measure(bench, texts, "block", ByBlock{}, drawn);
   for (const double lenience : {1.25, 1.5, 2.0, 3.0, 5.0, 10.0})
-    measure(bench, texts, ("lenient " + detail::number(lenience)).c_str(), ByRejection{lenience}, true);
-  measure(bench, texts, "typical", ByTypical{}, true);
-  measure(bench, texts, "match", ByMatch{}, false);
-  measure(bench, texts, "typical", ByTypical{}, false);
+    measure(bench, texts, ("lenient " + detail::number(lenience)).c_str(), ByRejection{lenience}, drawn);
+  measure(bench, texts, "typical", ByTypical{}, drawn);
+  measure(bench, texts, "match", ByMatch{}, likeliest);
+  measure(bench, texts, "typical", ByTypical{}, likeliest);
   std::printf("]\n");
   return wrong;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// g++ -std=c++20 -O2 -I include -I /usr/include/eigen3 examples/06_many_texts.cpp && ./a.out
+// g++ -std=c++20 -O2 -Iinclude -I/usr/include/eigen3 examples/06_*.cpp cmake/*-model*.cpp
 //
 // Many texts at once: their passes are merged, and one budget says how many draft tokens they have. First by
 // BatchSpeculator, which has a queue; then by an engine's own loop, which runs the merged passes itself.
@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include <specula/batch.hpp>
@@ -48,26 +50,28 @@ Texts by_the_driver(Models& models, const Texts& prompts) {
   BatchSpeculator batch{kSlots, [&](std::int32_t slot) { return models.make(slot); }, models.draft,
                         models.target};
   batch.share(BatchBudget());
+  std::map<std::uint64_t, std::size_t> places;  // of the texts, which end in any order
   for (const std::vector<Token>& prompt : prompts) {
     TextRequest request{.prompt = prompt, .max_new_tokens = kNewTokens};
     request.params.temperature = 0;
-    batch.join(std::move(request));
+    const std::size_t place = places.size();
+    places[batch.join(std::move(request))] = place;
   }
   Texts out(prompts.size());
   while (!batch.empty())
-    for (const TextResult& text : batch.step()) out[static_cast<std::size_t>(text.id)] = text.tokens;
+    for (const TextResult& text : batch.step()) out[places[text.id]] = text.tokens;
   return out;
 }
 
 /// Four texts; one that has its tokens leaves the batch.
 Texts by_own_loop(Models& models, const Texts& prompts) {
   using Run = decltype(models.make(0));
-  std::deque<Run> runs;
+  std::vector<std::unique_ptr<Run>> runs;
   std::deque<BatchText<Run>> texts;
   std::vector<BatchText<Run>*> writing;
   Texts out(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    Run& run = runs.emplace_back(models.make(static_cast<std::int32_t>(i)));
+    Run& run = *runs.emplace_back(new Run(models.make(static_cast<std::int32_t>(i))));
     run.start(prompts[i]);  // the next passes read it
     texts.push_back({.run = &run,
                      .rng = PhiloxRandom{/*seed*/ 1, static_cast<std::uint32_t>(i)},
@@ -93,7 +97,8 @@ Texts by_own_loop(Models& models, const Texts& prompts) {
 
 int main() {
   Texts prompts;
-  for (Token first = 0; first < 2 * kSlots; ++first) prompts.push_back({1, 300 + 7 * first, 17, 4});
+  for (Token first = 0; first < 2 * kSlots; ++first)
+    prompts.push_back({1, 863, 406, 1953, 1980 + first, 1585, 304});
   Models models;
   const Texts driven = by_the_driver(models, prompts);
   prompts.resize(kSlots);
