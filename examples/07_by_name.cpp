@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// g++ -std=c++20 -O1 -Iinclude -I/usr/include/eigen3 examples/07_*.cpp cmake/*-model*.cpp \
-//   -include specula/make_pipeline.hpp
+// X='cmake/*-model*.cpp -include specula/make_pipeline.hpp'
+// g++ -std=c++20 -O1 -Iinclude -I/usr/include/eigen3 $X examples/07_by_name.cpp && ./a.out chain:4@small
 //
 // A pipeline that is chosen while the program runs, by its name: docs/run_time_pipelines.md lists all. One
 // file of a program includes make_pipeline.hpp, which compiles them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prefix=$(scripts/llama_cpp); g++ -std=c++20 -O2 -I include -I $prefix/include examples/08_llama_cpp.cpp \
-//   -L $prefix/lib -lllama -lggml -lggml-base -Wl,-rpath,$prefix/lib && ./a.out TARGET.gguf DRAFT.gguf TEXT
+// P=$(scripts/llama_cpp); L="-L$P/lib -lllama -lggml -lggml-base -Wl,-rpath,$P/lib"
+// g++ -std=c++20 -O2 -Iinclude -I$P/include examples/08_llama_cpp.cpp $L
+// ./a.out TARGET.gguf DRAFT.gguf TEXT
 //
 // Models that llama.cpp runs: a draft of the same vocabulary speculates for a target.
 #include <iostream>

@@ -16,7 +16,7 @@ models=$(mktemp -d)
 trap 'rm -r "$models"' EXIT
 for file in examples/[0-9][0-9]_*.cpp; do
   [ "$(wc -l <"$file")" -le 120 ] || fail "$file has more than 120 lines"
-  sed -n 2p "$file" | grep -Eq '^// (prefix=.*; )?g\+\+ -std=c\+\+20 ' || fail "$file does not begin with the line that compiles it"
+  sed -n 2,3p "$file" | grep -Eq '^// g\+\+ -std=c\+\+20 ' || fail "$file does not begin with the line that compiles it"
   ! grep -q '^#include "' "$file" || fail "$file needs another file"
   sed -n '/^\/\/\/ The model of these lessons/,/^};/p' "$file" >"$models/$(basename "$file")"
 done

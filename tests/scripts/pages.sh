@@ -15,7 +15,7 @@ python3 "$root/scripts/pages" --check
 
 cp -r "$root/docs" "$root/README.md" "$copy"
 cp -r "$root/include" "$copy"
-mkdir "$copy/examples" && cp -r "$root/examples/cuda" "$copy/examples"
+mkdir "$copy/examples" && cp -r "$root"/examples/{cuda,[0-9][0-9]_*.cpp} "$copy/examples"
 (cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$copy")
 export SPECULA_ROOT=$copy
 
