@@ -113,11 +113,11 @@ def record():
 
 
 def as_rows(value, depth=0, most=0):
-    """JSON with one measured row a line: an item of a list is one, up to 4,000 characters."""
+    """JSON with one measured row a line: an item of a list is one, up to 16,000 characters."""
     flat, pad = json.dumps(value), "\n" + " " * (depth + 1)
     if not isinstance(value, (dict, list)) or len(flat) <= most or (isinstance(value, list) and not any(isinstance(x, (dict, list)) for x in value)):
         return flat
-    inner = [f"{json.dumps(key)}: {as_rows(x, depth + 1, 200)}" for key, x in value.items()] if isinstance(value, dict) else [as_rows(x, depth + 1, 4000) for x in value]
+    inner = [f"{json.dumps(key)}: {as_rows(x, depth + 1, 200)}" for key, x in value.items()] if isinstance(value, dict) else [as_rows(x, depth + 1, 16000) for x in value]
     return ("{%s}" if isinstance(value, dict) else "[%s]") % (pad + ("," + pad).join(inner) + pad[:-1])
 
 
