@@ -75,32 +75,12 @@ def blocks_texts(page):
         f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, 1 thread, one run")
 
 
-def said(text):
-    """For a sentence."""
-    return text if load("blocks")["repeat"] >= 3 else f"{text} (a trial, no measurement)"
-
-
-def spread(values, digits=2):
-    low, high = (f"{x:.{digits}f}" for x in (min(values), max(values)))
-    return said(low if low == high else f"{low} to {high}")
-
-
-@named(CLAIMS, ("blocks: T(1) of SmolLM2", "SmolLM2"), ("blocks: T(1) of the others", "random"))
-def blocks_plain(start):
-    """How long a token takes, as a share of llama.cpp's time, over the instruction sets."""
-    return spread([x["ms"]["specula"][0] / x["ms"]["llama.cpp"][0] for x in blocks("passes")[1] if x["model"].startswith(start)])
-
-
 @named(CLAIMS, ("blocks: rise, specula", "specula"), ("blocks: rise, llama.cpp", "llama.cpp"))
 def blocks_rise(engine):
     """T(4) / T(1) of SmolLM2."""
-    return spread([x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes")[1] if x["model"].startswith("SmolLM2")], 1)
-
-
-@named(CLAIMS, *((f"blocks: {which}", which) for which in ("int16", "int8", "bf16", "llama.cpp")))
-def blocks_apart(which):
-    """The mean total variation of a setting: the first with these words, of the engine or of the inputs or weights."""
-    return said(f"{next(x for x in blocks('distance')[1]['settings'] if which in (x['engine'], x['inputs'], x['weights']))['mean']:.4f}")
+    rises = [x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes")[1] if x["model"].startswith("SmolLM2")]
+    low, high = (f"{x:.1f}" for x in (min(rises), max(rises)))
+    return (low if low == high else f"{low} to {high}") + ("" if load("blocks")["repeat"] >= 3 else " (a trial, no measurement)")
 
 
 # ---- computed from measured passes

@@ -72,6 +72,18 @@ def asd(page):
     return table(heads, out) + [line for file in files.values() for line in source(file, page)]
 
 
+@named(TABLES, "similarity")
+def similarity(page):
+    """How alike blocks' inputs and outputs are, beside the paper."""
+    data, paper = load("similarity"), load("reported")["similarity"]
+    run, figures = data["run"], ("min", "max", "mean", "median")
+    of = [(f"{paper['models']} ({paper['paper']})", paper), *((f"{x['model']}, {x['layers']} layers", x) for x in data["models"])]
+    return table(["model", *(f"{block}: {figure}" for block in ("attention", "MLP") for figure in figures)],
+                 [[name, *(f"{x[block][figure]:.3f}" for block in ("attention", "mlp") for figure in figures)] for name, x in of]) + [
+        "", f"16 texts of 256 tokens that each model writes at temperature 1. No figure is a time. `bench/similarity.py`, commit {run['commit']}, {run['date']}. "
+        f"[Data](benchmarks/similarity.json)."]
+
+
 # Kinds of requests that the tables show. Not "summaries": those runs are of another commit, and no table mixes commits; nor "retrieval",
 # which was not measured.
 KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code"}
@@ -496,9 +508,3 @@ def h100_trees():
     x = next(x for x in load("cuda_h100_peers")["trees"] if x["name"] == "B = 64")
     return (f"{x['ours_us']:.0f} us; SGLang's kernel, by another rule, {x['kernel_us']:.0f} us from ready probabilities of all 4,096 rows, "
             f"{x['softmax_us']:.0f} us with PyTorch's softmax before it")
-
-
-@named(CLAIMS, "known")
-def known():
-    all_runs = runs.read(folder)
-    return f"{sum(bool(runs.faults(data)) for data in all_runs.values())} of {len(all_runs)}"
