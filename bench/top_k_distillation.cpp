@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include <losses/top_k_distillation.hpp>
+#include <specula/theory/top_k_distillation.hpp>
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/files/gguf.hpp>
+#include <specula/cpu/gguf.hpp>
 
 namespace specula_examples {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <specula/runtime/spec.hpp>
+#include <specula/pipeline/spec.hpp>
 
 namespace specula_examples {
 

@@ -18,7 +18,7 @@
 namespace specula_examples {
 namespace {
 
-using specula::files::JsonFields;
+using specula::cpu::JsonFields;
 
 #ifdef SPECULA_HAS_UTF8PROC
 std::string composed(std::string text) {

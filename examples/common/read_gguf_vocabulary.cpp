@@ -10,7 +10,7 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::files::Gguf;
+using specula::cpu::Gguf;
 
 std::optional<Token> read_token(const Gguf& file, const std::string& key) {
   const auto number = file.integer(key);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <specula/study/benchmark.hpp>
+#include <specula/run/benchmark.hpp>
 
 namespace specula_examples {
 

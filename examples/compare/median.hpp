@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <specula/study/benchmark.hpp>
+#include <specula/run/benchmark.hpp>
 
 namespace specula_examples {
 

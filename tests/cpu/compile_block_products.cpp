@@ -13,7 +13,6 @@
 #include <specula/cpu/panel_matrix.hpp>
 
 using namespace specula::cpu;
-using namespace specula::files;
 using namespace specula::cpu::detail;
 
 namespace {

@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "../files/safetensors_writer.hpp"
+#include "safetensors_writer.hpp"
 
 namespace {
 
 using namespace specula::cpu;
-using namespace specula::files;
 using namespace specula_test;
 
 constexpr const char* kConfig =

@@ -12,7 +12,6 @@
 namespace {
 
 using namespace specula::cpu;
-using namespace specula::files;
 using specula::Conditioning;
 
 constexpr const char* kSizes =

@@ -23,7 +23,6 @@
 namespace {
 
 using namespace specula::cpu;
-using namespace specula::files;
 
 void require(bool ok) {
   if (!ok) std::abort();

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "../files/safetensors_writer.hpp"
+#include "../cpu/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;

@@ -14,7 +14,7 @@
 #include "pre_tokenizer.hpp"
 
 using namespace specula_examples;
-using specula::files::Json;
+using specula::cpu::Json;
 
 namespace {
 

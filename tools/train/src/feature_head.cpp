@@ -3,7 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <losses/context_alignment.hpp>
+#include <specula/theory/context_alignment.hpp>
 #include <stdexcept>
 #include <string>
 

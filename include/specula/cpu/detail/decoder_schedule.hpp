@@ -183,10 +183,7 @@ class DecoderSchedule {
     DecoderStages& stages = text.stages;
     const NodeId first = stages.node_count() - nodes;
     if (stages.count() > 1) {
-      if (nodes > 0)
-        run_from(text, first, stages.count() - 1, row);
-      else
-        flush(text);
+      nodes > 0 ? run_from(text, first, stages.count() - 1, row) : flush(text);
       row += nodes;
       return;
     }
