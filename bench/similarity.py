@@ -4,7 +4,7 @@
 
 How alike blocks' inputs and outputs are (docs/asd.md): the cosines of all layers of the pack's target and of SmolLM2-135M-Instruct, by
 bench_blocks, over 16 texts of 256 tokens that each model writes; and has scripts/pages show it. No figure is a time, so other work does
-not matter. Some ten minutes.
+not matter. Some four minutes.
 
   PROGRAM          build/release/bench/bench_blocks
   --public FOLDER  SmolLM2-135M-Instruct, as scripts/smollm2_drafts keeps it in its folder `target`
