@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The papers' tables beside the values of theory/. Exits with 1 if a value differs.
+// The papers' tables beside the values of study/. Exits with 1 if a value differs.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include <specula/theory/cascade_model.hpp>
-#include <specula/theory/speedup.hpp>
-#include <specula/theory/tuner.hpp>
+#include <specula/study/cascade_model.hpp>
+#include <specula/study/speedup.hpp>
+#include <specula/study/tuner.hpp>
 
 #include "published_tables.hpp"
 
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
     const bool helps = option == "--help" || option == "-h";
     std::fprintf(
         helps ? stdout : stderr,
-        "usage: bench_theory_tables\n\nPrints the tables of the papers beside what <specula/theory/...> "
+        "usage: bench_theory_tables\n\nPrints the tables of the papers beside what <specula/study/...> "
         "computes, and ends with 1 if a value is off. Takes no options.\n");
     return helps ? 0 : 2;
   }

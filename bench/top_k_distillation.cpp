@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include <specula/theory/top_k_distillation.hpp>
+#include <losses/top_k_distillation.hpp>
 
 namespace {
 

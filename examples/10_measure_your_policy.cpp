@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <vector>
 
-#include <specula/run/benchmark.hpp>
 #include <specula/specula.hpp>
+#include <specula/study/benchmark.hpp>
 
 /// The model of these lessons: what follows a token depends on that token alone, the more so the
 /// larger `sure` is. In place of a network and a KV cache it has a rule and a list of tokens.

@@ -81,7 +81,7 @@ bool ends_with_word(std::string_view text) {
 
 }  // namespace
 
-AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Token token) {
+AddedToken read_added_token(const specula::files::JsonFields& entry, specula::Token token) {
   AddedToken out{.token = token, .text = entry.text("content")};
   out.special = entry.flag("special");
   out.normalized = entry.flag("normalized", !out.special);

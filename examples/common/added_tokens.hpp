@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <specula/base/rows.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 namespace specula_examples {
 
@@ -26,7 +26,7 @@ struct AddedToken {
 /// The token that an entry of `added_tokens` or `added_tokens_decoder` describes. Throws std::runtime_error
 /// naming file and key for one that is only to be found as a single word, if the programs were built without
 /// Oniguruma.
-AddedToken read_added_token(const specula::cpu::JsonFields& entry, specula::Token token);
+AddedToken read_added_token(const specula::files::JsonFields& entry, specula::Token token);
 
 /// Finds tokens in texts as Hugging Face's library does: the leftmost, and of those the longest.
 class AddedTokens {

@@ -6,22 +6,22 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
 namespace specula_examples {
 namespace {
 
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
+using specula::files::Json;
+using specula::files::JsonFields;
 
 BigramFile table_of(const JsonFields& file) {
   const std::int32_t vocab = file.integer("vocab_size");
   if (!file.find("next")) file.fail("next", "missing, expected an array of tokens");
   std::vector<specula::Token> next;
   for (const Json& entry : file.array("next", "tokens")) {
-    const auto token = specula::cpu::detail::integer(entry);
+    const auto token = specula::files::detail::integer(entry);
     if (!token || !std::in_range<specula::Token>(*token)) file.fail("next", "expected tokens or -1", entry);
     next.push_back(static_cast<specula::Token>(*token));
   }
@@ -38,7 +38,7 @@ BigramFile table_of(const JsonFields& file) {
 }  // namespace
 
 BigramFile parse_bigram(std::string_view text, const std::string& source) {
-  const Json json = specula::cpu::parse_json(text, source);
+  const Json json = specula::files::parse_json(text, source);
   return table_of(JsonFields(json, source));
 }
 

@@ -3,16 +3,16 @@
 
 #include <string_view>
 
-#include <specula/cpu/gguf_files.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/gguf_files.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
 namespace specula_examples {
 namespace {
 
-using specula::cpu::Gguf;
-using specula::cpu::JsonFields;
+using specula::files::Gguf;
+using specula::files::JsonFields;
 
 ChatTemplates of_gguf(const Gguf& file) {
   const std::string key = "tokenizer.chat_template";
@@ -40,10 +40,10 @@ ChatTemplates of_config(const JsonFields& config) {
 }  // namespace
 
 ChatTemplates read_chat_templates(const std::filesystem::path& model) {
-  if (specula::cpu::is_gguf(model)) return of_gguf(Gguf::open(model));
+  if (specula::files::is_gguf(model)) return of_gguf(Gguf::open(model));
   ChatTemplates out;
   if (const auto config = model / "tokenizer_config.json"; std::filesystem::exists(config)) {
-    const auto json = specula::cpu::read_json_file(config);
+    const auto json = specula::files::read_json_file(config);
     out = of_config(JsonFields(json, config.string()));
   }
   if (const auto file = model / "chat_template.jinja"; std::filesystem::exists(file)) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cpu/gguf.hpp>
+#include <specula/files/gguf.hpp>
 
 namespace specula_examples {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <specula/pipeline/spec.hpp>
+#include <specula/runtime/spec.hpp>
 
 namespace specula_examples {
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include <specula/base/lfs_pointer.hpp>
+#include <specula/files/lfs_pointer.hpp>
 
 #include "errors.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A GGUF file as it grows: what specula/cpu/gguf.hpp reads. Version 3, with the format's usual alignment.
+// A GGUF file as it grows: what specula/files/gguf.hpp reads. Version 3, with the format's usual alignment.
 #pragma once
 
 #include <algorithm>

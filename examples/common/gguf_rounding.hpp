@@ -16,7 +16,7 @@
 
 #include <specula/base/half.hpp>
 #include <specula/cpu/detail/panel.hpp>
-#include <specula/cpu/gguf_blocks.hpp>
+#include <specula/files/gguf_blocks.hpp>
 
 namespace specula_examples {
 
@@ -27,7 +27,7 @@ inline void append_half(float value, std::string& out) {
   out.push_back(static_cast<char>(half & 0xff)), out.push_back(static_cast<char>(half >> 8));
 }
 
-/// A block of 32 numbers of kBits; see expand_nibbles() of specula/cpu/gguf_blocks.hpp.
+/// A block of 32 numbers of kBits; see expand_nibbles() of specula/files/gguf_blocks.hpp.
 template <int kBits, bool kOffset>
 void append_nibbles(std::span<const float> block, std::string& out) {
   constexpr int kSteps = 1 << kBits;
@@ -68,8 +68,8 @@ inline void append_q8_0(std::span<const float> block, std::string& out) {
 
 /// Appends a row, which must be whole blocks of the type. Throws std::runtime_error for a number that is not
 /// finite or that the type cannot hold.
-inline void append_rounded(specula::cpu::GgufId type, std::span<const float> row, std::string& out) {
-  using specula::cpu::GgufId;
+inline void append_rounded(specula::files::GgufId type, std::span<const float> row, std::string& out) {
+  using specula::files::GgufId;
   const float most =
       type == GgufId::f32 || type == GgufId::bf16 ? std::numeric_limits<float>::max() : 65504.0f;
   for (const float weight : row)

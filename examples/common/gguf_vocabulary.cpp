@@ -19,7 +19,7 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::cpu::Json;
+using specula::files::Json;
 
 [[noreturn]] void fail(const std::string& source, const std::string& key, const std::string& what) {
   throw std::runtime_error(source + ": key 'tokenizer.ggml." + key + "': " + what);

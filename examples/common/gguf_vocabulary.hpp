@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <specula/base/rows.hpp>
-#include <specula/cpu/json.hpp>
+#include <specula/files/json.hpp>
 
 #include "tokenizer.hpp"
 
@@ -46,6 +46,6 @@ bool ends_by_text(const GgufVocabulary& vocabulary, specula::Token token);
 
 /// What the tokenizer.json of such a vocabulary holds. It cannot say that tokens have the same score: of
 /// those, pairs merge in another order in `tokenizers`. Throws likewise.
-specula::cpu::Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source);
+specula::files::Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source);
 
 }  // namespace specula_examples

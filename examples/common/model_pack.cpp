@@ -23,7 +23,7 @@ namespace specula_examples {
 namespace {
 
 bool is_model(const std::filesystem::path& path) {
-  return specula::cpu::is_gguf(path) || std::filesystem::exists(path / "config.json");
+  return specula::files::is_gguf(path) || std::filesystem::exists(path / "config.json");
 }
 
 std::string list_models(const std::filesystem::path& root) {

@@ -18,7 +18,7 @@
 namespace specula_examples {
 namespace {
 
-using specula::cpu::JsonFields;
+using specula::files::JsonFields;
 
 #ifdef SPECULA_HAS_UTF8PROC
 std::string composed(std::string text) {

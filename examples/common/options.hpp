@@ -12,7 +12,7 @@
 #include <specula/version.hpp>
 
 #include <specula/base/read_number.hpp>
-#include <specula/pipeline/nearest.hpp>
+#include <specula/runtime/nearest.hpp>
 #include "decoding_options.hpp"
 #include "errors.hpp"
 #include "wrapped.hpp"

@@ -9,7 +9,7 @@
 namespace specula_examples {
 namespace {
 
-using specula::cpu::JsonFields;
+using specula::files::JsonFields;
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";
 /// Of GPT-2's encoder.py.

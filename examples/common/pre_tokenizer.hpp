@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 namespace specula_examples {
 
@@ -34,7 +34,7 @@ class PreTokenizer {
   PreTokenizer() = default;
   /// Of the types Sequence, Split, Digits, ByteLevel (not before another) and Metaspace. Throws
   /// std::runtime_error naming file and type for another.
-  explicit PreTokenizer(const specula::cpu::JsonFields& part) { add(part); }
+  explicit PreTokenizer(const specula::files::JsonFields& part) { add(part); }
 
   /// The words of a part of a text, which must be UTF-8; `first`: the text begins with it. O(n) a step,
   /// unless an expression backtracks.
@@ -46,7 +46,7 @@ class PreTokenizer {
   bool marks_spaces() const { return marks_spaces_; }
 
  private:
-  void add(const specula::cpu::JsonFields& part);
+  void add(const specula::files::JsonFields& part);
   std::vector<std::function<void(Words& words, bool first)>> steps_;
   bool byte_level_ = false, marks_spaces_ = false;
 };

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include <specula/base/lfs_pointer.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
+#include <specula/files/lfs_pointer.hpp>
 
 #include "errors.hpp"
 #include "files.hpp"
@@ -16,8 +16,8 @@
 namespace specula_examples {
 namespace {
 
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
+using specula::files::Json;
+using specula::files::JsonFields;
 
 constexpr std::string_view kBlank = " \t\r\n\f\v";
 
@@ -56,7 +56,7 @@ std::vector<Prompt> parse_json_lines(const std::vector<std::string>& lines, cons
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (is_blank(lines[i])) continue;
     const std::string place = source + ":" + std::to_string(i + 1);
-    const Json line = specula::cpu::parse_json(lines[i], place);
+    const Json line = specula::files::parse_json(lines[i], place);
     prompts.push_back(from_json(JsonFields(line, place)));
   }
   return prompts;

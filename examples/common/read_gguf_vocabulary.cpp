@@ -10,7 +10,7 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::cpu::Gguf;
+using specula::files::Gguf;
 
 std::optional<Token> read_token(const Gguf& file, const std::string& key) {
   const auto number = file.integer(key);

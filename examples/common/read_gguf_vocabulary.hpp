@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string_view>
 
-#include <specula/cpu/gguf.hpp>
+#include <specula/files/gguf.hpp>
 
 #include "gguf_vocabulary.hpp"
 #include "tokenizer.hpp"
@@ -14,7 +14,7 @@
 namespace specula_examples {
 
 /// Throws std::runtime_error naming file and key for one that is missing or of another type.
-GgufVocabulary read_gguf_vocabulary(const specula::cpu::Gguf& file);
+GgufVocabulary read_gguf_vocabulary(const specula::files::Gguf& file);
 
 /// The tokenizer of a GGUF file, of several parts the first. Throws likewise, and as make_gguf_tokenizer()
 /// does.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A safetensors file as it grows: what specula/cpu/safetensors.hpp reads.
+// A safetensors file as it grows: what specula/files/safetensors.hpp reads.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include <specula/cpu/gguf_files.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/gguf_files.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -15,8 +15,8 @@ namespace specula_examples {
 
 std::vector<specula::Token> read_stop_tokens(const std::filesystem::path& model) {
   std::set<specula::Token> out;
-  if (specula::cpu::is_gguf(model)) {
-    const auto file = specula::cpu::Gguf::open(model);
+  if (specula::files::is_gguf(model)) {
+    const auto file = specula::files::Gguf::open(model);
     for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
       const auto token = file.integer(key);
       if (!token) continue;
@@ -30,8 +30,8 @@ std::vector<specula::Token> read_stop_tokens(const std::filesystem::path& model)
   for (const char* name : {"config.json", "generation_config.json"}) {
     const auto path = model / name;
     if (!std::filesystem::exists(path)) continue;
-    const auto json = specula::cpu::parse_json(read_file(path), path.string());
-    const specula::cpu::JsonFields file(json, path.string());
+    const auto json = specula::files::parse_json(read_file(path), path.string());
+    const specula::files::JsonFields file(json, path.string());
     if (name == std::string("config.json")) vocab = file.integer("vocab_size", vocab);
     constexpr const char* kKey = "eos_token_id";
     for (const specula::Token token : file.one_or_more(kKey)) {

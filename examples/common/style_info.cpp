@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -16,8 +16,8 @@ StyleInfos read_style_infos(const fs::path& directory) {
   const auto file = directory / "styles.json";
   StyleInfos infos;
   if (!fs::exists(file)) return infos;
-  const auto json = specula::cpu::parse_json(read_file(file), file.string());
-  for (const auto& style : specula::cpu::JsonFields(json, file.string()).objects("styles")) {
+  const auto json = specula::files::parse_json(read_file(file), file.string());
+  for (const auto& style : specula::files::JsonFields(json, file.string()).objects("styles")) {
     infos[style.text("name")] = {
         .description = style.text("description", ""),
         .licence = style.text("licence", ""),

@@ -109,8 +109,8 @@ TextPattern TextPattern::regular_expression(const std::string& expression, const
   return out;
 }
 
-TextPattern TextPattern::read(const specula::cpu::JsonFields& part) {
-  const specula::cpu::JsonFields pattern = part.object("pattern");
+TextPattern TextPattern::read(const specula::files::JsonFields& part) {
+  const specula::files::JsonFields pattern = part.object("pattern");
   if (pattern.find("String")) return literal(pattern.text("String"));
   return regular_expression(pattern.text("Regex"), pattern.source());
 }

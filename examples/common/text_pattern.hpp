@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 namespace specula_examples {
 
@@ -25,7 +25,7 @@ class TextPattern {
   /// expression is none, is longer than 10,000 bytes, or if the programs were built without Oniguruma.
   static TextPattern regular_expression(const std::string& expression, const std::string& source);
   /// Of the key `pattern`, {"String": ...} or {"Regex": ...}. Throws std::runtime_error naming file and key.
-  static TextPattern read(const specula::cpu::JsonFields& part);
+  static TextPattern read(const specula::files::JsonFields& part);
 
   /// Whether regular_expression() works in this build.
   static bool has_regular_expressions();

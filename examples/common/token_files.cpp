@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <specula/base/read_number.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -15,14 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using specula::Token;
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
+using specula::files::Json;
+using specula::files::JsonFields;
 
 /// Calls use(fields) if the file is there.
 template <class Use>
 void with_file(const fs::path& file, Use use) {
   if (!fs::exists(file)) return;
-  const Json json = specula::cpu::parse_json(read_file(file), file.string());
+  const Json json = specula::files::parse_json(read_file(file), file.string());
   use(JsonFields(json, file.string()));
 }
 

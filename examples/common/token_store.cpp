@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 #include "read_gguf_vocabulary.hpp"
@@ -178,8 +178,8 @@ TokenizedCorpus read_tokens(const fs::path& directory) {
     throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
   TokenizedCorpus corpus;
   auto infos = read_style_infos(directory);
-  const auto json = specula::cpu::parse_json(read_file(file), file.string());
-  const specula::cpu::JsonFields index(json, file.string());
+  const auto json = specula::files::parse_json(read_file(file), file.string());
+  const specula::files::JsonFields index(json, file.string());
   corpus.vocab_size = index.integer("vocab_size");
   corpus.vocabulary = index.text("vocabulary", "");
   corpus.begin = index.integer("begin", kBegin);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "added_tokens.hpp"
 #include "byte_alphabet.hpp"
@@ -26,8 +26,8 @@ namespace {
 
 using specula::kNoToken;
 using specula::Token;
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
+using specula::files::Json;
+using specula::files::JsonFields;
 namespace fs = std::filesystem;
 
 constexpr const char* kReplacement = "\xef\xbf\xbd";  // U+FFFD
@@ -299,7 +299,8 @@ Tokenizer make_json_tokenizer(const Json& json, const std::string& source, const
 
 Tokenizer read_tokenizer_json(const fs::path& file) {
   const TokenFiles files = read_token_files(file.parent_path());
-  return make_json_tokenizer(specula::cpu::parse_json(read_file(file), file.string()), file.string(), files);
+  return make_json_tokenizer(specula::files::parse_json(read_file(file), file.string()), file.string(),
+                             files);
 }
 
 }  // namespace specula_examples

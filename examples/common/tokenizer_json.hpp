@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include <specula/cpu/json.hpp>
+#include <specula/files/json.hpp>
 
 #include "token_files.hpp"
 #include "tokenizer.hpp"
@@ -20,7 +20,7 @@ namespace specula_examples {
 /// earlier pairs merge into it, of the same rank from left to right, as in SentencePiece; empty: pairs merge
 /// in the order of the list. Throws std::runtime_error naming the file and what it holds that is not read,
 /// say a model Unigram.
-Tokenizer make_json_tokenizer(const specula::cpu::Json& json, const std::string& source,
+Tokenizer make_json_tokenizer(const specula::files::Json& json, const std::string& source,
                               const TokenFiles& files, std::span<const std::uint32_t> ranks = {});
 
 /// The same of a file.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <specula/run/benchmark.hpp>
+#include <specula/study/benchmark.hpp>
 
 namespace specula_examples {
 

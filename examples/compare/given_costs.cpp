@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <specula/base/read_number.hpp>
-#include <specula/pipeline/spec.hpp>
+#include <specula/runtime/spec.hpp>
 #include "braces.hpp"
 #include "errors.hpp"
 

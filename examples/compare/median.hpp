@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <specula/run/benchmark.hpp>
+#include <specula/study/benchmark.hpp>
 
 namespace specula_examples {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include <specula/any/any_model.hpp>
+#include <specula/runtime/any_model.hpp>
 
 namespace specula_examples {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include <specula/theory/speedup.hpp>
+#include <specula/study/speedup.hpp>
 
 #include "median.hpp"
 #include "pass_costs.hpp"

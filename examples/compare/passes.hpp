@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <specula/any/any_model.hpp>
+#include <specula/runtime/any_model.hpp>
 
 namespace specula_examples {
 

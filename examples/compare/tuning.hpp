@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <specula/theory/tuner.hpp>
+#include <specula/study/tuner.hpp>
 
 #include "comparison.hpp"
 #include "figures.hpp"

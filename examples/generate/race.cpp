@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <specula/run/benchmark.hpp>
+#include <specula/study/benchmark.hpp>
 
 #include "text_table.hpp"
 

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include <specula/accept/target_distributions.hpp>
-#include <specula/run/dot.hpp>
+#include <specula/study/dot.hpp>
 
 #include "files.hpp"
 #include "html_page.hpp"
@@ -135,7 +135,8 @@ void Trace::add_target_probs(specula::AnyModel& target) {
     for (Round& round : text.rounds) {
       const specula::LogitsView rows = target.extend(round.tokens, round.parents);
       specula::VerifyWorkspace workspace(rows.vocab, rows.rows);
-      const specula::TargetDistributions distributions(rows, {}, workspace);  // at temperature 1, as confidences
+      const specula::TargetDistributions distributions(rows, {},
+                                                       workspace);  // at temperature 1, as confidences
       std::vector<specula::Distribution> after;
       for (specula::NodeId n = 0; n < rows.rows; ++n) after.push_back(distributions[n]);
       round.target_probs.assign(1, 1.0);

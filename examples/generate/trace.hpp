@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <specula/any/any_model.hpp>
 #include <specula/pipeline.hpp>
+#include <specula/runtime/any_model.hpp>
 
 namespace specula_examples {
 

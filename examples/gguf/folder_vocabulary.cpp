@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cpu/gguf_files.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/gguf_files.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 #include "read_gguf_vocabulary.hpp"
@@ -23,8 +23,8 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::cpu::Json;
-using specula::cpu::JsonFields;
+using specula::files::Json;
+using specula::files::JsonFields;
 
 /// Throws std::runtime_error for what llama.cpp would do otherwise with tokens that are found in a text.
 void check_added(const std::vector<AddedToken>& tokens, bool spaces_each_part, const std::string& source) {
@@ -146,7 +146,7 @@ GgufVocabulary of_json(const std::filesystem::path& folder, std::int32_t size) {
   const std::string source = path.string();
   const Tokenizer tokenizer(path);
   check_size(source, tokenizer.vocab_size(), size);
-  const Json json = specula::cpu::read_json_file(path);
+  const Json json = specula::files::read_json_file(path);
   const JsonFields fields(json, source), model = fields.object("model");
   if (model.flag("byte_fallback"))
     throw std::runtime_error(source +
@@ -180,8 +180,8 @@ GgufVocabulary of_json(const std::filesystem::path& folder, std::int32_t size) {
 }  // namespace
 
 GgufVocabulary read_vocabulary(const std::filesystem::path& model, std::int32_t size) {
-  if (specula::cpu::is_gguf(model)) {
-    auto out = read_gguf_vocabulary(specula::cpu::Gguf::open(model));
+  if (specula::files::is_gguf(model)) {
+    auto out = read_gguf_vocabulary(specula::files::Gguf::open(model));
     check_size(model.string(), static_cast<std::int32_t>(out.tokens.size()), size);
     return out;
   }

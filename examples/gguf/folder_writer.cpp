@@ -25,8 +25,8 @@ namespace specula_examples {
 namespace {
 
 using specula::Token;
-using specula::cpu::Dtype;
-using specula::cpu::GgufId;
+using specula::files::Dtype;
+using specula::files::GgufId;
 
 /// A message of protocol buffers.
 class Message {
@@ -143,9 +143,9 @@ void write_weights(specula::cpu::TensorFiles& files, const std::filesystem::path
 }  // namespace
 
 void write_folder(const std::filesystem::path& gguf, const std::filesystem::path& folder) {
-  specula::cpu::GgufFiles parts(gguf);
+  specula::files::GgufFiles parts(gguf);
   const std::string source = parts.keys().source();
-  const specula::cpu::Json config = specula::cpu::gguf_config(parts);
+  const specula::files::Json config = specula::cpu::gguf_config(parts);
   const auto read = specula::cpu::read_decoder_config(config, source);
   const GgufVocabulary vocabulary = read_gguf_vocabulary(parts.keys());
   const Tokenizer tokenizer = make_gguf_tokenizer(vocabulary, source);

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include <specula/cpu/detail/rope_table.hpp>
-#include <specula/cpu/gguf_blocks.hpp>
-#include <specula/cpu/gguf_names.hpp>
 #include <specula/cpu/int8_groups.hpp>
 #include <specula/cpu/read_model_config.hpp>
 #include <specula/cpu/tensor_files.hpp>
+#include <specula/files/gguf_blocks.hpp>
+#include <specula/files/gguf_names.hpp>
 
 #include "chat_templates.hpp"
 #include "errors.hpp"
@@ -30,8 +30,8 @@ namespace {
 
 using specula::Token;
 using specula::cpu::DecoderConfig;
-using specula::cpu::GgufId;
 using specula::cpu::Int8Groups;
+using specula::files::GgufId;
 
 /// The type of matrices whose rows are not whole blocks, and of those that `automatic` does not store at 8
 /// bits.
@@ -79,11 +79,12 @@ class Writer {
   void matrix(const std::string& name, std::int64_t rows, std::int64_t cols, GgufType stored,
               std::int32_t heads = 0) {
     const auto read = numbers(name, {rows, cols});
-    const bool exact = files_.find(specula::cpu::hugging_face_name(name)).dtype == specula::cpu::Dtype::i8;
+    const bool exact =
+        files_.find(specula::files::hugging_face_name(name)).dtype == specula::files::Dtype::i8;
     const bool whole = cols % static_cast<std::int64_t>(Int8Groups::kSize) == 0;
     GgufId type = whole ? in_blocks(stored) : without_blocks(stored);
     if (whole && exact && stored == GgufType::automatic) type = GgufId::q8_0;
-    in_blocks_ += specula::cpu::find_gguf_type(static_cast<std::uint32_t>(type))->block > 1;
+    in_blocks_ += specula::files::find_gguf_type(static_cast<std::uint32_t>(type))->block > 1;
     if (heads == 0 && !(type == GgufId::q8_0 && exact)) return add(name, type, {rows, cols}, read);
     std::string bytes;
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -122,7 +123,7 @@ class Writer {
   /// Of the tensor that GGUF calls `name`, in the order of a Hugging Face folder.
   std::vector<float> numbers(const std::string& name, std::initializer_list<std::int64_t> shape) {
     const auto& info =
-        files_.weight(specula::cpu::hugging_face_name(name), std::span(shape.begin(), shape.size()));
+        files_.weight(specula::files::hugging_face_name(name), std::span(shape.begin(), shape.size()));
     std::vector<float> values;
     files_.rows(info, [&](std::int64_t, std::span<const float> row) {
       values.insert(values.end(), row.begin(), row.end());
@@ -133,7 +134,7 @@ class Writer {
     try {
       append_rounded(type, values, bytes);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(source_ + ": tensor '" + specula::cpu::hugging_face_name(name) +
+      throw std::runtime_error(source_ + ": tensor '" + specula::files::hugging_face_name(name) +
                                "': " + error.what());
     }
   }

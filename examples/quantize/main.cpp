@@ -44,7 +44,7 @@ struct Rounding {
 };
 
 /// A matrix as integers and exponents.
-void add_matrix(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
+void add_matrix(specula::cpu::TensorFiles& files, const specula::files::TensorInfo& tensor,
                 SafetensorsWriter& out, Rounding& rounding) {
   const auto cols = static_cast<std::size_t>(tensor.shape[1]);
   std::vector<std::int8_t> numbers(cols), exponents(Int8Groups::count(cols));
@@ -72,7 +72,7 @@ void add_matrix(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo
 }
 
 /// As bfloat16, rounded to nearest even.
-void add_bfloat16(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
+void add_bfloat16(specula::cpu::TensorFiles& files, const specula::files::TensorInfo& tensor,
                   SafetensorsWriter& out) {
   std::string values;
   files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
@@ -87,7 +87,7 @@ void add_bfloat16(specula::cpu::TensorFiles& files, const specula::cpu::TensorIn
 }
 
 /// Token ids as they are.
-void add_integers(specula::cpu::TensorFiles& files, const specula::cpu::TensorInfo& tensor,
+void add_integers(specula::cpu::TensorFiles& files, const specula::files::TensorInfo& tensor,
                   SafetensorsWriter& out) {
   const auto ids = files.integers(tensor.name, tensor.shape.empty() ? 0 : tensor.shape[0]);
   const auto bytes = std::as_bytes(std::span(ids));

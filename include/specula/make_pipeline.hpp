@@ -7,7 +7,7 @@
 #include <string>
 
 #include "specula/pipeline.hpp"
-#include "specula/pipeline/registry.hpp"
+#include "specula/runtime/registry.hpp"
 
 namespace specula::detail {
 

@@ -3,8 +3,8 @@
 // the program also includes make_pipeline.hpp, which compiles them.
 #pragma once
 
-#include "specula/pipeline/factory.hpp"
-#include "specula/pipeline/models.hpp"
-#include "specula/pipeline/named_models.hpp"
-#include "specula/pipeline/run_time_pipeline.hpp"
-#include "specula/pipeline/spec.hpp"
+#include "specula/runtime/factory.hpp"
+#include "specula/runtime/models.hpp"
+#include "specula/runtime/named_models.hpp"
+#include "specula/runtime/run_time_pipeline.hpp"
+#include "specula/runtime/spec.hpp"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include <specula/any/any_model.hpp>
 #include <specula/batch.hpp>
 #include <specula/model/processed.hpp>
+#include <specula/runtime/any_model.hpp>
 #include <specula/specula.hpp>
 
 #include "toy_batch.hpp"

@@ -28,26 +28,26 @@ struct BlockSizes {
 /// Without blocks of 256, and faster.
 inline constexpr BlockSizes kNarrow{48, 64, 96, 4, 2, 2, true};
 /// Of the blocks of a type.
-inline BlockSizes sizes_for(specula::cpu::GgufId type) { return is_k_type(type) ? BlockSizes{} : kNarrow; }
+inline BlockSizes sizes_for(specula::files::GgufId type) { return is_k_type(type) ? BlockSizes{} : kNarrow; }
 
 /// A matrix by its name in a folder, rows in that order.
 struct BlockMatrix {
   std::string name;
-  specula::cpu::GgufId type;
+  specula::files::GgufId type;
   std::int64_t rows, cols;
   std::vector<std::byte> bytes;
 
   std::size_t stride() const { return bytes.size() / static_cast<std::size_t>(rows); }
   std::vector<float> row(std::int64_t r) const {
     std::vector<float> out(static_cast<std::size_t>(cols));
-    specula::cpu::expand(type, bytes.data() + static_cast<std::size_t>(r) * stride(), out);
+    specula::files::expand(type, bytes.data() + static_cast<std::size_t>(r) * stride(), out);
     return out;
   }
 };
 
 /// The whole model; norms are ones.
 struct BlockModel {
-  using TypeOf = std::function<specula::cpu::GgufId(const std::string& name)>;
+  using TypeOf = std::function<specula::files::GgufId(const std::string& name)>;
   BlockSizes sizes;
   std::vector<BlockMatrix> matrices;
 
@@ -84,7 +84,7 @@ struct BlockModel {
       add(at + "mlp.down_proj", sizes.hidden, sizes.wide);
     }
   }
-  explicit BlockModel(specula::cpu::GgufId type, std::uint64_t seed = 1)
+  explicit BlockModel(specula::files::GgufId type, std::uint64_t seed = 1)
       : BlockModel(
             sizes_for(type), [=](const std::string&) { return type; }, seed) {}
 
@@ -122,7 +122,7 @@ struct BlockModel {
     }
     const auto norm = [&](const std::string& name) {
       std::string bytes;
-      append_rounded(specula::cpu::GgufId::f32,
+      append_rounded(specula::files::GgufId::f32,
                      std::vector<float>(static_cast<std::size_t>(sizes.hidden), 1.0f), bytes);
       out.add(name + ".weight", 0, {sizes.hidden}, bytes);
     };

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include <specula/cpu/gguf_blocks.hpp>
 #include <specula/cpu/load_options.hpp>
+#include <specula/files/gguf_blocks.hpp>
 
 #include "../../examples/common/gguf_container.hpp"
 #include "random.hpp"
 #include "random_blocks.hpp"
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 
 namespace {
 
@@ -51,12 +51,12 @@ struct SmallFile {
                          const std::vector<std::int64_t>& shape) {
       std::int64_t count = 1;
       for (const std::int64_t extent : shape) count *= extent;
-      const specula::cpu::GgufType& about = *specula::cpu::find_gguf_type(type);
+      const specula::files::GgufType& about = *specula::files::find_gguf_type(type);
       std::string tensor(static_cast<std::size_t>(count) / about.block * about.bytes, '\0');
       for (char& byte : tensor) byte = static_cast<char>(random.below(256));
       if (about.block > 1) {  // whose scales are finite
         const auto row =
-            random_row(static_cast<specula::cpu::GgufId>(type), static_cast<std::int32_t>(count), random);
+            random_row(static_cast<specula::files::GgufId>(type), static_cast<std::int32_t>(count), random);
         std::memcpy(tensor.data(), row.data(), tensor.size());
       }
       names.push_back(name + ".weight");

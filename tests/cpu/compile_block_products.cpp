@@ -13,6 +13,7 @@
 #include <specula/cpu/panel_matrix.hpp>
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula::cpu::detail;
 
 namespace {

@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula_test;
 
 constexpr const char* kConfig =

@@ -23,6 +23,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula_test;
 
 const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/models.md)";

@@ -14,7 +14,7 @@
 #include "../../examples/common/gguf_container.hpp"
 #include "../../examples/common/gguf_rounding.hpp"
 #include "random.hpp"
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 
 namespace specula_test {
 
@@ -96,9 +96,9 @@ inline std::string tiny_gguf_name(const std::string& name) {
 
 /// Adds a tensor in blocks of `type`, one that is no matrix as floats. With `adjacent`, rows of queries and
 /// keys are in llama.cpp's order: (0, half, 1, half + 1, ...).
-inline void add_tensor(GgufContainer& out, const Tensor& tensor, specula::cpu::GgufId type, bool adjacent) {
+inline void add_tensor(GgufContainer& out, const Tensor& tensor, specula::files::GgufId type, bool adjacent) {
   const bool matrix = tensor.shape.size() == 2;
-  if (!matrix) type = specula::cpu::GgufId::f32;
+  if (!matrix) type = specula::files::GgufId::f32;
   const auto cols = static_cast<std::size_t>(matrix ? tensor.shape[1] : 1);
   const std::size_t rows = tensor.values.size() / cols;
   const bool reordered = adjacent && (tensor.name.find("q_proj") != std::string::npos ||
@@ -117,7 +117,8 @@ inline void add_tensor(GgufContainer& out, const Tensor& tensor, specula::cpu::G
 }
 
 /// The whole file.
-inline GgufContainer tiny_gguf(const TinyModel& model, specula::cpu::GgufId type = specula::cpu::GgufId::f32,
+inline GgufContainer tiny_gguf(const TinyModel& model,
+                               specula::files::GgufId type = specula::files::GgufId::f32,
                                const std::string& architecture = "llama") {
   GgufContainer out;
   add_keys(out, architecture);

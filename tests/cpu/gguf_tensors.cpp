@@ -31,6 +31,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula_test;
 using specula::NodeId;
 using specula::Token;

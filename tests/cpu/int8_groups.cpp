@@ -16,11 +16,12 @@
 #include <string>
 #include <vector>
 
-#include <specula/cpu/gguf_blocks.hpp>
+#include <specula/files/gguf_blocks.hpp>
 
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 
 struct Rounded {
   std::vector<std::int8_t> numbers, exponents;

@@ -21,6 +21,7 @@
 #include "random_blocks.hpp"
 
 using namespace specula::cpu;
+using namespace specula::files;
 using specula_test::kBlockTypes;
 using specula_test::Random;
 
@@ -196,11 +197,11 @@ TEST_CASE("any panels: in parts that are stored alike, in order, each from its o
         CHECK(StoredType{WeightType::blocks, panels.type} == kRanges[part].stored);
         begins.push_back(panels.at);
         // It is that panel: its first row's first group.
-        specula::cpu::detail::BlockGroup group, want;
-        specula::cpu::detail::unpack_group(specula::cpu::detail::format_of(panels.type), panels.at, 0, 0,
+        specula::files::detail::BlockGroup group, want;
+        specula::cpu::detail::unpack_group(specula::files::detail::format_of(panels.type), panels.at, 0, 0,
                                            group);
-        specula::cpu::detail::read_group(panels.type, mixed.blocks[static_cast<std::size_t>(16 * v)].data(),
-                                         0, want);
+        specula::files::detail::read_group(panels.type, mixed.blocks[static_cast<std::size_t>(16 * v)].data(),
+                                           0, want);
         CHECK((std::memcmp(group.numbers, want.numbers, sizeof want.numbers) == 0 && group.d == want.d));
       } else {
         begins.push_back(panels.w);

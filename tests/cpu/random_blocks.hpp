@@ -9,27 +9,27 @@
 
 #include "random.hpp"
 #include "specula/base/half.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
+#include "specula/files/gguf_blocks.hpp"
 
 namespace specula_test {
 
 /// Those that matrices keep.
-inline constexpr specula::cpu::GgufId kBlockTypes[] = {
-    specula::cpu::GgufId::q4_0, specula::cpu::GgufId::q4_1, specula::cpu::GgufId::q5_0,
-    specula::cpu::GgufId::q5_1, specula::cpu::GgufId::q8_0, specula::cpu::GgufId::q4_k,
-    specula::cpu::GgufId::q5_k, specula::cpu::GgufId::q6_k};
+inline constexpr specula::files::GgufId kBlockTypes[] = {
+    specula::files::GgufId::q4_0, specula::files::GgufId::q4_1, specula::files::GgufId::q5_0,
+    specula::files::GgufId::q5_1, specula::files::GgufId::q8_0, specula::files::GgufId::q4_k,
+    specula::files::GgufId::q5_k, specula::files::GgufId::q6_k};
 
-inline const specula::cpu::GgufType& about(specula::cpu::GgufId type) {
-  return *specula::cpu::find_gguf_type(static_cast<std::uint32_t>(type));
+inline const specula::files::GgufType& about(specula::files::GgufId type) {
+  return *specula::files::find_gguf_type(static_cast<std::uint32_t>(type));
 }
-inline bool is_k_type(specula::cpu::GgufId type) { return about(type).block == 256; }
-inline bool has_minimum(specula::cpu::GgufId type) {
-  using specula::cpu::GgufId;
+inline bool is_k_type(specula::files::GgufId type) { return about(type).block == 256; }
+inline bool has_minimum(specula::files::GgufId type) {
+  using specula::files::GgufId;
   return type == GgufId::q4_1 || type == GgufId::q5_1 || type == GgufId::q4_k || type == GgufId::q5_k;
 }
 /// Where a block has the half d.
-inline std::size_t place_of_d(specula::cpu::GgufId type) {
-  return type == specula::cpu::GgufId::q6_k ? 208 : 0;
+inline std::size_t place_of_d(specula::files::GgufId type) {
+  return type == specula::files::GgufId::q6_k ? 208 : 0;
 }
 
 inline void put_half(std::byte* at, std::uint16_t half) {
@@ -45,9 +45,9 @@ inline double half_at(const std::byte* at) {
 /// Random blocks of about this standard deviation, and a mean of 0. `extreme`: most numbers and scales at the
 /// ends of their ranges, all of one sign now and then, and halves of any size, zeros and subnormal ones among
 /// them.
-inline std::vector<std::byte> random_row(specula::cpu::GgufId type, std::int32_t cols, Random& random,
+inline std::vector<std::byte> random_row(specula::files::GgufId type, std::int32_t cols, Random& random,
                                          bool extreme = false, double deviation = 1) {
-  using specula::cpu::GgufId;
+  using specula::files::GgufId;
   const auto size = static_cast<std::size_t>(about(type).bytes);
   std::vector<std::byte> row(static_cast<std::size_t>(cols) / about(type).block * size);
   constexpr int kEnds[] = {0, 255, 0x0f, 0xf0, 0x80, 0x7f};
@@ -86,8 +86,8 @@ struct PlainWeight {
 };
 
 /// Column k of a row, by the layout that llama.cpp documents: each number by itself.
-inline PlainWeight plain_weight(specula::cpu::GgufId type, const std::byte* row, int k) {
-  using specula::cpu::GgufId;
+inline PlainWeight plain_weight(specula::files::GgufId type, const std::byte* row, int k) {
+  using specula::files::GgufId;
   const int in_block = static_cast<int>(about(type).block), i = k % in_block;
   const std::byte* const block = row + static_cast<std::ptrdiff_t>(k / in_block) * about(type).bytes;
   const auto byte = [&](int at) { return std::to_integer<int>(block[at]); };

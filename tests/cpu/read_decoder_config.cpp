@@ -12,6 +12,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using specula::Conditioning;
 
 constexpr const char* kSizes =

@@ -18,7 +18,7 @@
 
 #include "random.hpp"
 #include "random_trees.hpp"
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "worst.hpp"
 
 using namespace specula;

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 
 TEST_CASE("an error names a folder without tensors") {
   const auto folder = std::filesystem::temp_directory_path() / "specula_no_tensors";
@@ -71,7 +71,7 @@ TEST_CASE("integers: token ids, which are no weights") {
 }
 
 TEST_CASE("matrices of 8 bits as blocks of Q8_0, the last group filled with zeros") {
-  using specula::cpu::GgufId;
+  using specula::files::GgufId;
   const specula_test::TemporaryDirectory folder("blocks");
   const std::int64_t shape[] = {3, 70};
   specula_test::Tensor matrix{"m", "I8", {3, 70}, {}}, exponents{"m.exponents", "I8", {3, 3}, {}};
@@ -92,7 +92,7 @@ TEST_CASE("matrices of 8 bits as blocks of Q8_0, the last group filled with zero
   });
   files.blocks(tensor, [&](std::int64_t r, const std::byte* row) {
     CHECK(r == static_cast<std::int64_t>(got.size()));
-    specula::cpu::expand(GgufId::q8_0, row, got.emplace_back(96));
+    specula::files::expand(GgufId::q8_0, row, got.emplace_back(96));
   });
   CHECK(got == want);
   CHECK(got[0][69] == matrix.values[69]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Training equals inference for drafts conditioned on the target: with the masks of theory/, all rows and all
+// Training equals inference for drafts conditioned on the target: with the masks of losses/, all rows and all
 // predicted features are those of the steps of a round.
 #include <doctest/doctest.h>
 
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "attention_scores.hpp"
+#include "losses/block_mask.hpp"
+#include "losses/context_alignment.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/cpu/decoder.hpp"
-#include "specula/theory/block_mask.hpp"
-#include "specula/theory/context_alignment.hpp"
 #include "worst.hpp"
 
 namespace {

@@ -13,17 +13,18 @@
 #include <string>
 #include <vector>
 
-#include "safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "specula/base/philox.hpp"
 #include "specula/cpu/decoder.hpp"
-#include "specula/cpu/json.hpp"
 #include "specula/cpu/reference_decoder.hpp"
+#include "specula/files/json.hpp"
 #include "worst.hpp"
 
 namespace {
 
 using namespace specula;
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula_test;
 
 /// Uniform: of variance 1 / columns; norms around 1; biases around 0.

@@ -21,6 +21,7 @@ namespace {
 
 using namespace specula;
 using namespace specula::cpu;
+using namespace specula::files;
 using specula_test::BlockModel;
 using specula_test::BlockSizes;
 using specula_test::kBlockTypes;

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include <losses/top_k_distillation.hpp>
 #include <specula/accept/target_distributions.hpp>
 #include <specula/accept/typical.hpp>
 #include <specula/distribution/random_source.hpp>
 #include <specula/proposal/proposal_builder.hpp>
-#include <specula/theory/top_k_distillation.hpp>
 
 #include "kernel_contract.hpp"
 #include "plain_distribution.hpp"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <specula/specula.hpp>
-#include <specula/theory/cascade_model.hpp>
-#include <specula/theory/speedup.hpp>
+#include <specula/study/cascade_model.hpp>
+#include <specula/study/speedup.hpp>
 
 #include "random.hpp"
 

@@ -23,6 +23,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 
 void require(bool ok) {
   if (!ok) std::abort();

@@ -21,6 +21,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 
 void require(bool ok) {
   if (!ok) std::abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes safetensors files: any bytes give an error or tensors within the file, never a read outside.
-#include <specula/cpu/safetensors.hpp>
+#include <specula/files/safetensors.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace specula::cpu;
+using namespace specula::files;
 
 void require(bool ok) {
   if (!ok) std::abort();

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include <specula/cpu/decoder.hpp>
-#include <specula/cpu/gguf.hpp>
+#include <specula/files/gguf.hpp>
 
 #include "../cpu/gguf_model.hpp"
 #include "chat_templates.hpp"
@@ -34,7 +34,7 @@
 using namespace specula_examples;
 using nlohmann::json;
 using specula::Token;
-using specula::cpu::Gguf;
+using specula::files::Gguf;
 using specula_test::TemporaryDirectory;
 using specula_test::TinyModel;
 namespace fs = std::filesystem;
@@ -172,7 +172,7 @@ TEST_CASE("a GGUF file as one of another type is what the folder would be") {
       const auto &x = a.tensors()[t], &y = b.tensors()[t];
       CHECK(x.name == y.name);
       CHECK(x.type == y.type);
-      in_blocks += specula::cpu::find_gguf_type(x.type)->block == 32;
+      in_blocks += specula::files::find_gguf_type(x.type)->block == 32;
       // The folder's weights are at 8 bits, of which Q8_0 loses nothing, where rounding anew may.
       if (std::string(name) != "q8_0")
         CHECK(std::equal(x.bytes.begin(), x.bytes.end(), y.bytes.begin(), y.bytes.end()));

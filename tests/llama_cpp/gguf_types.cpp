@@ -2,7 +2,7 @@
 // labels: long
 
 // GGUF read and written by our own code, and by ggml's: the same types, the same bits; K-quants by ggml.
-#include <specula/cpu/gguf_blocks.hpp>
+#include <specula/files/gguf_blocks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@
 
 using namespace specula;
 using namespace specula_test;
-using cpu::GgufId;
+using files::GgufId;
 using specula_examples::append_rounded;
 
 namespace {
@@ -50,7 +50,7 @@ TEST_CASE("the table of types is ggml's") {
   int known = 0;
   for (std::uint32_t id = 0; id < GGML_TYPE_COUNT; ++id) {
     const auto type = static_cast<ggml_type>(id);
-    const cpu::GgufType* const own = cpu::find_gguf_type(id);
+    const files::GgufType* const own = files::find_gguf_type(id);
     CAPTURE(id);
     REQUIRE((own != nullptr) == (ggml_blck_size(type) > 0));
     if (!own) continue;
@@ -78,7 +78,7 @@ TEST_CASE("rows are rounded and expanded to ggml's bits") {
       REQUIRE(own == quantized(type, row));
       std::vector<float> a(row.size()), b(row.size());
       const auto* const bytes = reinterpret_cast<const std::byte*>(own.data());
-      cpu::expand(id, bytes, a);
+      files::expand(id, bytes, a);
       REQUIRE(specula_examples::ggml_expand()(static_cast<std::uint32_t>(id), bytes, b));
       REQUIRE(a == b);
     }
@@ -90,7 +90,7 @@ TEST_CASE("random blocks are expanded to ggml's bits, of all types that expand()
   const auto expand = specula_examples::ggml_expand();
   int types = 0;
   for (std::uint32_t id = 0; id < GGML_TYPE_COUNT; ++id) {
-    const cpu::GgufType* const type = cpu::find_gguf_type(id);
+    const files::GgufType* const type = files::find_gguf_type(id);
     if (!type || !type->expands || type->id == 0) continue;  // ggml copies floats
     CAPTURE(type->name);
     ++types;
@@ -99,7 +99,7 @@ TEST_CASE("random blocks are expanded to ggml's bits, of all types that expand()
       std::vector<std::byte> bytes(count / type->block * type->bytes);
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.below(256));
       std::vector<float> a(count), b(count);
-      cpu::expand(static_cast<GgufId>(id), bytes.data(), a);
+      files::expand(static_cast<GgufId>(id), bytes.data(), a);
       REQUIRE(expand(id, bytes.data(), b));
       for (std::size_t i = 0; i < count; ++i)
         REQUIRE((std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]) ||

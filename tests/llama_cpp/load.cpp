@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;

@@ -13,7 +13,7 @@
 
 #include <specula/llama_cpp/model.hpp>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "gguf_writer.hpp"
 #include "tiny_gguf.hpp"
 

@@ -15,7 +15,7 @@
 
 #include <specula/llama_cpp/model.hpp>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "random.hpp"
 
 namespace specula_test {

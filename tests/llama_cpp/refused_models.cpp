@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "tiny_gguf.hpp"
 
 using namespace specula_test;

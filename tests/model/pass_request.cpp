@@ -10,11 +10,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include <specula/any/any_model.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/draft/stack.hpp>
 #include <specula/model/batched.hpp>
 #include <specula/model/processed.hpp>
+#include <specula/runtime/any_model.hpp>
 
 #include "toy_batch.hpp"
 #include "toy_model.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <specula/any/any_model.hpp>
+#include <specula/runtime/any_model.hpp>
 
 #include "exact_distribution.hpp"
 #include "hash_gram.hpp"

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/any/any_model.hpp>
+#include <specula/runtime/any_model.hpp>
 
 #include "able_model.hpp"
 #include "exact_distribution.hpp"

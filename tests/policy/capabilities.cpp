@@ -23,7 +23,7 @@
 
 #include <specula/accept/lossy.hpp>
 #include <specula/model/batched.hpp>
-#include <specula/pipeline/run_time_pipeline.hpp>
+#include <specula/runtime/run_time_pipeline.hpp>
 #include <specula/specula.hpp>
 
 #include "able_model.hpp"
@@ -501,7 +501,7 @@ TEST_CASE("no header looks for a member without a concept") {
 
 TEST_CASE("every capability that a wrapper passes on has a test of what it answers") {
   std::multiset<std::string> tested;
-  for (const char* file : {"tests/any/model_wrappers.cpp", "tests/any/policy_wrappers.cpp"})
+  for (const char* file : {"tests/runtime/model_wrappers.cpp", "tests/runtime/policy_wrappers.cpp"})
     tested.merge(found(text_of(kProject / file), "\n    \\{\"(\\w+)[\":]"));
   // of a slot: tests/model/batched.cpp, tests/cpu/batched_decoder.cpp, tests/batch/batch_speculator.cpp
   std::set<std::string> slots;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The round as a shape sees it: stop tokens, the questions of a cost model, checks of a draft's rows and
-// failures.
+// The round as a shape sees it: stop tokens, and the questions of a cost model.
 #include <specula/policy/propose_context.hpp>
 
 #include <doctest/doctest.h>
 
-#include <stdexcept>
-#include <string>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include <specula/proposal/proposal_builder.hpp>
@@ -32,9 +31,7 @@ ProposalBuilder chain() {
 }
 
 struct Drafter0 {
-  std::int32_t rows, vocab;
   std::int32_t capacity() const { return 4; }
-  LogitsView extend(Tokens, Nodes) { return {nullptr, rows, vocab, vocab}; }
 };
 
 }  // namespace
@@ -77,27 +74,4 @@ TEST_CASE("a drafter needs room for the context, the root, and a draft token") {
   const std::vector<Token> context(2), longer(3);
   CHECK(can_draft(Drafter0{}, ProposeContext{context, {}, 3}));
   CHECK_FALSE(can_draft(Drafter0{}, ProposeContext{longer, {}, 3}));
-}
-
-TEST_CASE("rows are checked: one for each node, over the vocabulary, from as many parents as tokens") {
-  ProposalBuilder tree = chain();
-  const std::vector<Token> tokens(2);
-  const std::vector<NodeId> parents(2);
-  Drafter0 right{2, 5}, few{1, 5}, narrow{2, 4};
-  CHECK(ask(right, tree, tokens, parents).now().rows == 2);
-  CHECK_THROWS_AS(ask(few, tree, tokens, parents).now(), std::invalid_argument);
-  CHECK_THROWS_AS(ask(narrow, tree, tokens, parents).now(), std::invalid_argument);
-  CHECK_THROWS_AS(ask(right, tree, tokens, Nodes(parents).first(1)).now(), std::invalid_argument);
-  const std::vector<float> one(1);
-  CHECK_NOTHROW(expect_rows(PointMasses{tokens}, 2, tree));
-  CHECK_THROWS_WITH_AS(expect_rows(PointMasses{tokens, one}, 2, tree),
-                       "the draft gave 2 tokens and 1 confidences for 2 nodes", std::invalid_argument);
-}
-
-TEST_CASE("a draft may fail by an exception; misuse, and what is no exception, propagates") {
-  CHECK(detail::failure_of([] {}) == nullptr);
-  CHECK(detail::failure_of([] { throw std::runtime_error("out of memory"); }) != nullptr);
-  CHECK_THROWS_AS(static_cast<void>(detail::failure_of([] { throw std::invalid_argument("misuse"); })),
-                  std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(detail::failure_of([] { throw 3; })), int);
 }

@@ -436,7 +436,7 @@ expect 0 'cascade:draw=sampled:lenience=3@base,hass' "$compare" --models "$whole
   --temperature 0.8 --pipelines 'cascade:draw=sampled:lenience=3@base,hass static-tree:draw=sampled@hass'
 expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline adaptive-chain:end=paper:attention=2-99@layer-skip --prompt x
 expect 2 "'s2d': 8 thresholds, must be fewer than its exits, " "$generate" --models "$models" --pipeline chain:4:exits=0.5-2-2-2-2-2-2-2@s2d --prompt x
-expect 2 "pipeline 'chain:small:4' is written 'chain:4@small'" "$generate" --models "$models" --pipeline chain:small:4 --prompt x
+expect 2 "pipeline 'chain:small:4': 'small' is neither a size nor key=value; drafters come after an @" "$generate" --models "$models" --pipeline chain:small:4 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline chain:4:exits=0.5@small --prompt x
 expect 2 "'glide' reads the target's keys and values: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive@glide --prompt x

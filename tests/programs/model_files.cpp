@@ -20,7 +20,7 @@
 #include <specula/cpu/read_decoder_config.hpp>
 #include <specula/cpu/tensor_files.hpp>
 
-#include "../cpu/safetensors_writer.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "bigram_file.hpp"
 #include "chat_template.hpp"
 #include "files.hpp"
@@ -88,7 +88,7 @@ class Folder {
       out << ", prints " << tokens.decode(std::vector<specula::Token>{4, 3, 2048, 2049}) << ", V "
           << tokens.vocab_size();
       const auto file = path / "config.json";
-      const auto c = specula::cpu::read_decoder_config(specula::cpu::read_json_file(file), file.string());
+      const auto c = specula::cpu::read_decoder_config(specula::files::read_json_file(file), file.string());
       out << ", config " << c.vocab_size << ' ' << c.hidden_size << ' ' << c.intermediate_size << ' '
           << c.layers << ' ' << c.heads << ' ' << c.kv_heads << ' ' << c.head_dim << ' ' << c.max_position
           << ' ' << c.rms_norm_eps << ' ' << c.rope_theta << ' ' << c.rope_scaling.factor << ' '

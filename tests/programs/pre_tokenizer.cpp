@@ -18,7 +18,7 @@
 
 using namespace specula_examples;
 using nlohmann::json;
-using specula::cpu::JsonFields;
+using specula::files::JsonFields;
 using Strings = std::vector<std::string>;
 
 namespace {

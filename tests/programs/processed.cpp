@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <specula/pipeline.hpp>
-#include <specula/pipeline/named_models.hpp>
+#include <specula/runtime/named_models.hpp>
 
 #include "decode.hpp"
 #include "toy_model.hpp"

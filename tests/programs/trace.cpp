@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <specula/run/dot.hpp>
+#include <specula/study/dot.hpp>
 
 #include <specula/pipeline.hpp>
 #include "decode.hpp"

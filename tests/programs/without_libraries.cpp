@@ -14,7 +14,7 @@
 #include "pre_tokenizer.hpp"
 
 using namespace specula_examples;
-using specula::cpu::Json;
+using specula::files::Json;
 
 namespace {
 

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include <specula/any/any_drafter.hpp>
-#include <specula/any/any_shape.hpp>
+#include <specula/runtime/any_drafter.hpp>
+#include <specula/runtime/any_shape.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <specula/draft/stack.hpp>
-#include <specula/theory/cascade_model.hpp>
+#include <specula/study/cascade_model.hpp>
 
 #include <algorithm>
 #include <array>

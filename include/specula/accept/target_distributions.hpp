@@ -222,7 +222,7 @@ class TargetDistributions {
   std::uint64_t verification_ = 0;  // its number in the workspace
 };
 
-/// rule.decide(tree, target, rng, out) after the checks that every rule needs: whoever calls a rule must call
+/// rule.decide(tree, target, rng, out) after the checks that every rule needs: callers of a rule must call
 /// this. Throws std::invalid_argument unless target.expect_fits(tree), and if `tree` was drawn with the noise
 /// that draws the target's own tokens and the rule is not lossless for that, since it reads the draft's
 /// distributions; within accept_lossy() it is. Otherwise what the rule throws. Cost: the rule's, and a few

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Verification of a ragged batch of proposals that an engine keeps in arrays of its own: the acceptance rules
-// for whoever has a decoding loop already.
+// for engines with a decoding loop of their own.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class ArrayTree : public TokenTree {
   ArrayTree(std::int32_t vocab, std::int32_t max_nodes) : TokenTree(vocab, max_nodes) {}
 
   void reset(Token root, std::int32_t position) { begin(root, position, capacity()); }
-  /// Padding: a number that is nobody's child.
+  /// Padding: a node that is no child.
   void skip() { push(kNoToken, kNoParent, {}); }
   /// A draft token with its q; `scale` above 0: drawn without replacement.
   void add(NodeId parent, Token token, const Distribution& draft, double scale) {

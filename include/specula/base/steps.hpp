@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps: a function that can wait in its middle for somebody else, a coroutine whose frame lies in an arena.
+// Steps: a coroutine that can wait for its caller to run a pass, with its frame in an arena.
 #pragma once
 
 #include <coroutine>
@@ -165,9 +165,9 @@ class [[nodiscard]] Steps {
     if (frame_) frame_.destroy();
   }
 
-  /// Runs it to its end. Throws what it throws, and std::logic_error if it waits for somebody else.
+  /// Runs it to its end. Throws what it throws, and std::logic_error if it waits for a pass.
   void run() {
-    if (!advance()) throw std::logic_error("Steps::run: it waits for a pass that somebody else is to run");
+    if (!advance()) throw std::logic_error("Steps::run: it waits for a pass that its caller must run");
     rethrow();
   }
   /// Begins it; false if it waits now. Requires that it has not begun.

@@ -19,10 +19,10 @@ namespace specula {
 
 /// Seconds, or any other unit, by number of nodes. A learned curve has a value for each size that was
 /// measured recently: a mean in which a single measurement counts little, since a thread may have been
-/// interrupted. Values are forgotten over some 500 measurements of other sizes, so that a size that once was
+/// interrupted. Values are forgotten over some 700 measurements of other sizes, so that a size that once was
 /// slow is tried again. Between two measured sizes the curve is what it would be if most of the rise came
 /// late (the square of the way), beyond the largest it is flat: the least that a size can cost is assumed
-/// until it is measured, so whoever chooses the cheapest finds the plateaus. at_most() is the cautious side.
+/// until it is measured, so a choice of the cheapest finds the plateaus. at_most() is the cautious side.
 /// A straight curve has lines between measured sizes, and is at_most() beyond them: for sizes too many to be
 /// measured one by one.
 class CostCurve {

@@ -15,7 +15,7 @@
 #include "specula/cpu/detail/kernels_blocks_amx.hpp"
 #include "specula/cpu/detail/panel.hpp"
 #include "specula/cpu/detail/rounded_inputs.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
+#include "specula/files/gguf_blocks.hpp"
 
 namespace specula::cpu::detail {
 
@@ -39,7 +39,7 @@ struct BlockKernels<BlockIsa::avx512_vnni> {
 #endif
 
 /// The register blocks for blocks of a type.
-template <BlockIsa isa, GgufId type, bool bytes>
+template <BlockIsa isa, files::GgufId type, bool bytes>
 struct BlockTiles {
   using Kernels = typename BlockKernels<isa>::type;
   using Ops = typename Kernels::Vector;
@@ -88,7 +88,7 @@ struct BlockTiles {
 template <BlockIsa isa>
 void BlockProduct<isa>::run(BlockPanels a, BlockShape shape, bool bytes, const RoundedInputs& inputs,
                             float* y, std::ptrdiff_t ldy, std::int32_t columns) {
-  with_format(a.type, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
+  with_format(a.type, [&]<files::GgufId type>(std::integral_constant<files::GgufId, type>) {
     if constexpr (isa == BlockIsa::amx) {
 #if SPECULA_X86
       blocks_amx::product<type>(a.at, shape.panels, shape.groups, inputs, y, ldy, columns);

@@ -15,9 +15,9 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/cpu/decoder_config.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
-#include "specula/cpu/gguf_files.hpp"
-#include "specula/cpu/json.hpp"
+#include "specula/files/gguf_blocks.hpp"
+#include "specula/files/gguf_files.hpp"
+#include "specula/files/json.hpp"
 
 namespace specula::cpu {
 
@@ -32,7 +32,7 @@ struct GgufArchitecture {
 };
 
 /// The one that the file names. Throws std::runtime_error naming file and key for another.
-inline const GgufArchitecture& gguf_architecture(const Gguf& file) {
+inline const GgufArchitecture& gguf_architecture(const files::Gguf& file) {
   static constexpr GgufArchitecture kKnown[] = {{"llama", "llama", "LlamaForCausalLM", true},
                                                 {"qwen2", "qwen2", "Qwen2ForCausalLM", false},
                                                 {"qwen3", "qwen3", "Qwen3ForCausalLM", false}};
@@ -50,7 +50,8 @@ namespace detail {
 /// Keys below the architecture's name, such as llama.block_count.
 class GgufKeys {
  public:
-  explicit GgufKeys(const Gguf& file) : file_(file), at_(std::string(gguf_architecture(file).name) + ".") {}
+  explicit GgufKeys(const files::Gguf& file)
+      : file_(file), at_(std::string(gguf_architecture(file).name) + ".") {}
 
   /// A size. Throws std::runtime_error naming file and key if it is absent or out of range.
   std::int64_t size(const char* key) const {
@@ -87,7 +88,7 @@ class GgufKeys {
       return *file_.flag(at_ + key) ? 1 : 0;
     }
   }
-  const Gguf& file_;
+  const files::Gguf& file_;
   std::string at_;
 };
 
@@ -100,14 +101,14 @@ inline double llama3_divisor(double factor, double turns) {
 
 /// The "llama3" scaling that a file's divisors are of. Files do not have its parameters; with low_freq_factor
 /// 1 and high_freq_factor 4, as all such models have, the context before scaling follows.
-inline Json llama3_scaling(const GgufFiles& files, const GgufTensor& divisors, double theta,
-                           std::int64_t head_dim) {
-  const Gguf& part = files.part_of(divisors.name);
+inline files::Json llama3_scaling(const files::GgufFiles& files, const files::GgufTensor& divisors,
+                                  double theta, std::int64_t head_dim) {
+  const files::Gguf& part = files.part_of(divisors.name);
   const auto half = static_cast<std::size_t>(head_dim / 2);
   if (divisors.type != 0 || divisors.shape != std::vector{head_dim / 2})
     part.fail_tensor(divisors.name, "expected F32 of shape [" + std::to_string(head_dim / 2) + "]");
   std::vector<float> values(half);
-  expand(GgufId::f32, divisors.bytes.data(), values);
+  expand(files::GgufId::f32, divisors.bytes.data(), values);
   const double factor = static_cast<double>(*std::max_element(values.begin(), values.end()));
   if (factor == 1 && std::count(values.begin(), values.end(), 1.0f) == head_dim / 2) return nullptr;
   const auto radians = [&](std::size_t i) {  // per token
@@ -145,7 +146,8 @@ inline Json llama3_scaling(const GgufFiles& files, const GgufTensor& divisors, d
 }
 
 /// `rope_scaling` of config.json.
-inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, const Json& config) {
+inline files::Json gguf_rope_scaling(const files::GgufFiles& files, const GgufKeys& keys,
+                                     const files::Json& config) {
   const double factor =
       keys.number("rope.scaling.factor").value_or(keys.number("rope.scale_linear").value_or(0));
   const auto attention = keys.number("rope.scaling.attn_factor");
@@ -155,7 +157,7 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   const bool scales = factor != 0 && factor != 1 && type != "none";
   if (type != "yarn" || !scales || files.find("rope_freqs.weight"))
     keys.expect("rope.scaling.attn_factor", {1});
-  if (const GgufTensor* const divisors = files.find("rope_freqs.weight")) {
+  if (const files::GgufTensor* const divisors = files.find("rope_freqs.weight")) {
     if (scales)
       keys.fail("rope.scaling.type",
                 "'" + type + "' besides the tensor 'rope_freqs.weight' is not read here; " + kAsGguf);
@@ -169,7 +171,7 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
   keys.expect("rope.scaling.yarn_ext_factor", {-1, 1});
   keys.expect("rope.scaling.yarn_attn_factor", {1});
   if (!scales) return nullptr;
-  Json out{{"rope_type", type}, {"factor", factor}};
+  files::Json out{{"rope_type", type}, {"factor", factor}};
   if (type == "linear") return out;
   out["original_max_position_embeddings"] =
       keys.optional_size("rope.scaling.original_context_length")
@@ -184,11 +186,11 @@ inline Json gguf_rope_scaling(const GgufFiles& files, const GgufKeys& keys, cons
 
 /// What config.json would say of the model, for read_decoder_config(). Throws std::runtime_error naming the
 /// file and the key or tensor for one that is missing, malformed, or that no such config has.
-inline Json gguf_config(const GgufFiles& files) {
-  const Gguf& file = files.keys();
+inline files::Json gguf_config(const files::GgufFiles& files) {
+  const files::Gguf& file = files.keys();
   const GgufArchitecture& architecture = gguf_architecture(file);
   const detail::GgufKeys keys(file);
-  const GgufTensor* const embedding = files.find("token_embd.weight");
+  const files::GgufTensor* const embedding = files.find("token_embd.weight");
   if (!embedding || embedding->shape.size() != 2)
     file.fail_tensor("token_embd.weight", "missing, or no matrix: is it a vocabulary without a model?");
   const std::int64_t heads = keys.size("attention.head_count"), hidden = keys.size("embedding_length"),
@@ -209,19 +211,19 @@ inline Json gguf_config(const GgufFiles& files) {
       window && *window < static_cast<double>(positions))
     keys.expect("attention.sliding_window", {0});
 
-  Json out{{"architectures", {architecture.class_name}},
-           {"model_type", architecture.type},
-           {"vocab_size", embedding->shape[0]},
-           {"hidden_size", hidden},
-           {"intermediate_size", keys.size("feed_forward_length")},
-           {"num_hidden_layers", keys.size("block_count")},
-           {"num_attention_heads", heads},
-           {"num_key_value_heads", keys.optional_size("attention.head_count_kv").value_or(heads)},
-           {"head_dim", size},
-           {"max_position_embeddings", positions},
-           {"rope_theta", keys.number("rope.freq_base").value_or(10000)},
-           {"hidden_act", "silu"},
-           {"tie_word_embeddings", files.find("output.weight") == nullptr}};
+  files::Json out{{"architectures", {architecture.class_name}},
+                  {"model_type", architecture.type},
+                  {"vocab_size", embedding->shape[0]},
+                  {"hidden_size", hidden},
+                  {"intermediate_size", keys.size("feed_forward_length")},
+                  {"num_hidden_layers", keys.size("block_count")},
+                  {"num_attention_heads", heads},
+                  {"num_key_value_heads", keys.optional_size("attention.head_count_kv").value_or(heads)},
+                  {"head_dim", size},
+                  {"max_position_embeddings", positions},
+                  {"rope_theta", keys.number("rope.freq_base").value_or(10000)},
+                  {"hidden_act", "silu"},
+                  {"tie_word_embeddings", files.find("output.weight") == nullptr}};
   const auto epsilon = keys.number("attention.layer_norm_rms_epsilon");
   if (!epsilon) keys.fail("attention.layer_norm_rms_epsilon", "missing, expected a number");
   out["rms_norm_eps"] = *epsilon;
@@ -232,7 +234,7 @@ inline Json gguf_config(const GgufFiles& files) {
     out["architectures"] = {"Qwen2ForCausalLM"};
     out["model_type"] = "qwen2";
   }
-  if (Json scaling = detail::gguf_rope_scaling(files, keys, out); !scaling.is_null())
+  if (files::Json scaling = detail::gguf_rope_scaling(files, keys, out); !scaling.is_null())
     out["rope_scaling"] = std::move(scaling);
   return out;
 }

@@ -12,64 +12,64 @@
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
 #include "specula/cpu/gguf_config.hpp"
-#include "specula/cpu/gguf_files.hpp"
-#include "specula/cpu/gguf_names.hpp"
 #include "specula/cpu/load_options.hpp"
-#include "specula/cpu/safetensors.hpp"
+#include "specula/files/gguf_blocks.hpp"
+#include "specula/files/gguf_files.hpp"
+#include "specula/files/gguf_names.hpp"
+#include "specula/files/safetensors.hpp"
 
 namespace specula::cpu {
 
 /// Reads the tensors of one model.
 class GgufTensors {
  public:
-  /// `expand` is for types that specula::cpu::expand() does not expand; empty: these are refused. Throws
+  /// `expand` is for types that specula::files::expand() does not expand; empty: these are refused. Throws
   /// std::runtime_error naming file and tensor for one that none of the architectures has.
-  explicit GgufTensors(GgufFiles files, GgufExpand expand = {})
+  explicit GgufTensors(files::GgufFiles files, GgufExpand expand = {})
       : files_(std::move(files)),
         expand_(std::move(expand)),
         adjacent_pairs_(gguf_architecture(files_.keys()).adjacent_pairs) {
     for (const auto& [name, where] : files_.names()) {
       if (name == "rope_freqs.weight" || name.ends_with(".attn_rot_embd.weight")) continue;  // not weights
-      const GgufTensor& tensor = *files_.find(name);
-      TensorInfo info;
-      info.name = hugging_face_name(name);
+      const files::GgufTensor& tensor = *files_.find(name);
+      files::TensorInfo info;
+      info.name = files::hugging_face_name(name);
       info.shape = tensor.shape;
       info.end = tensor.bytes.size();
       if (info.name.empty())
         files_.part_of(name).fail_tensor(
             name, std::string("is no part of a Llama, Mistral, Qwen2 or Qwen3; ") + detail::kAsGguf);
-      const GgufType* const type = find_gguf_type(tensor.type);
+      const files::GgufType* const type = files::find_gguf_type(tensor.type);
       info.dtype_name = type ? type->name : "type " + std::to_string(tensor.type);
-      info.dtype = tensor.type == 0    ? Dtype::f32
-                   : tensor.type == 1  ? Dtype::f16
-                   : tensor.type == 30 ? Dtype::bf16
-                                       : Dtype::blocks;
+      info.dtype = tensor.type == 0    ? files::Dtype::f32
+                   : tensor.type == 1  ? files::Dtype::f16
+                   : tensor.type == 30 ? files::Dtype::bf16
+                                       : files::Dtype::blocks;
       std::string key = info.name;
       infos_.emplace(std::move(key), std::pair(std::move(info), name));
     }
   }
 
-  const GgufFiles& files() const { return files_; }  ///< what they are read from
+  const files::GgufFiles& files() const { return files_; }  ///< what they are read from
 
   /// By Hugging Face name: the tensor, whose bytes have no meaning to others, and its name in the files.
-  const std::map<std::string, std::pair<TensorInfo, std::string_view>, std::less<>>& infos() const {
+  const std::map<std::string, std::pair<files::TensorInfo, std::string_view>, std::less<>>& infos() const {
     return infos_;
   }
 
   /// Throws std::runtime_error naming the file and the tensor as the file does.
   [[noreturn]] void fail(std::string_view name, const std::string& what) const {
     const auto at = infos_.find(name);
-    if (at == infos_.end()) files_.keys().fail_tensor(gguf_name(name), what);
+    if (at == infos_.end()) files_.keys().fail_tensor(files::gguf_name(name), what);
     files_.part_of(at->second.second).fail_tensor(at->second.second, what);
   }
 
   /// Throws std::runtime_error naming file, tensor and type if its numbers cannot be expanded.
   void expect_readable(std::string_view name) const {
     const auto& [info, own] = infos_.find(name)->second;
-    const GgufTensor& tensor = *files_.find(own);
-    const GgufType* const type = find_gguf_type(tensor.type);
+    const files::GgufTensor& tensor = *files_.find(own);
+    const files::GgufType* const type = files::find_gguf_type(tensor.type);
     if (type && type->expands) return;
     std::vector<float> row(type ? type->block : 1);
     if (type && expand_ && expand_(type->id, tensor.bytes.data(), row)) return;
@@ -93,8 +93,8 @@ class GgufTensors {
   void raw_rows(std::string_view name, Take take) const {
     expect_readable(name);
     const std::string_view own = infos_.find(name)->second.second;
-    const GgufTensor& tensor = *files_.find(own);
-    const GgufType& type = *find_gguf_type(tensor.type);
+    const files::GgufTensor& tensor = *files_.find(own);
+    const files::GgufType& type = *files::find_gguf_type(tensor.type);
     const std::int64_t cols = tensor.shape.back();
     std::int64_t rows = 1;
     for (const std::int64_t extent : tensor.shape) rows *= extent;
@@ -119,14 +119,14 @@ class GgufTensors {
   void rows(std::string_view name, Take take) const {
     expect_readable(name);  // first: an unknown type may have rows of any length
     const std::string_view own = infos_.find(name)->second.second;
-    const GgufTensor& tensor = *files_.find(own);
+    const files::GgufTensor& tensor = *files_.find(own);
     std::vector<float> row(static_cast<std::size_t>(tensor.shape.back())), ordered;
     // Of a matrix its rows are reordered, of a bias its numbers.
     const std::int64_t size = tensor.shape.size() == 1 ? head_size(own, tensor.shape.back()) : 0;
     if (size) ordered.resize(row.size());
     raw_rows(name, [&](std::int64_t r, const std::byte* at) {
-      if (find_gguf_type(tensor.type)->expands)
-        expand(static_cast<GgufId>(tensor.type), at, row);
+      if (files::find_gguf_type(tensor.type)->expands)
+        expand(static_cast<files::GgufId>(tensor.type), at, row);
       else
         expand_(tensor.type, at, row);
       for (std::size_t i = 0; i < ordered.size(); ++i)
@@ -153,7 +153,7 @@ class GgufTensors {
   std::int64_t head_size(std::string_view own, std::int64_t reordered) const {
     const std::int64_t heads = heads_of(own), size = heads ? reordered / heads : 0;
     if (heads && (reordered % heads != 0 || size % 2 != 0))
-      files_.part_of(own).fail_tensor(own, "shape " + detail::shape_text(files_.find(own)->shape) +
+      files_.part_of(own).fail_tensor(own, "shape " + files::detail::shape_text(files_.find(own)->shape) +
                                                ", expected " + std::to_string(heads) +
                                                " heads of an even size");
     return size;
@@ -165,10 +165,10 @@ class GgufTensors {
     return r - i + 2 * (i % (size / 2)) + i / (size / 2);
   }
 
-  GgufFiles files_;
+  files::GgufFiles files_;
   GgufExpand expand_;
   bool adjacent_pairs_;
-  std::map<std::string, std::pair<TensorInfo, std::string_view>, std::less<>> infos_;
+  std::map<std::string, std::pair<files::TensorInfo, std::string_view>, std::less<>> infos_;
 };
 
 }  // namespace specula::cpu

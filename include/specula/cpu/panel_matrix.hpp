@@ -18,16 +18,16 @@
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/block_layout.hpp"
 #include "specula/cpu/detail/panel.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
 #include "specula/cpu/inputs.hpp"
 #include "specula/cpu/int8_groups.hpp"
+#include "specula/files/gguf_blocks.hpp"
 
 namespace specula::cpu {
 
 /// How weights are stored: if in blocks, in blocks of which type.
 struct StoredType {
-  WeightType type = WeightType::full;  ///< the kind
-  GgufId blocks = GgufId::q8_0;        ///< one that detail::has_format(), if the kind is blocks
+  WeightType type = WeightType::full;          ///< the kind
+  files::GgufId blocks = files::GgufId::q8_0;  ///< one that detail::has_format(), if the kind is blocks
 
   /// Whether both store weights alike.
   friend bool operator==(const StoredType& a, const StoredType& b) {
@@ -111,11 +111,11 @@ class PanelMatrix {
   void set_row(std::int32_t row, std::span<const float> values) {
     Part& part = part_of(row);
     if (part.blocks) {
-      if (part.stored.blocks != GgufId::q8_0)
+      if (part.stored.blocks != files::GgufId::q8_0)
         throw std::invalid_argument("PanelMatrix: only blocks of Q8_0 are made of floats");
       std::vector<std::int8_t> numbers(values.size()), exponents(Int8Groups::count(values.size()));
       round_to_groups(values, numbers, exponents);
-      std::vector<std::byte> blocks(exponents.size() * find_gguf_type(8)->bytes);
+      std::vector<std::byte> blocks(exponents.size() * files::find_gguf_type(8)->bytes);
       groups_to_blocks(numbers, exponents, blocks);
       set_blocks(row, blocks.data());
       return;
@@ -141,8 +141,8 @@ class PanelMatrix {
     std::int32_t bad = -1;
     for (std::int32_t g = groups(); g-- > 0;) {
       detail::BlockGroup group;
-      detail::read_group(part.stored.blocks, blocks, g, group);
-      if (detail::not_finite(group.d) || detail::not_finite(group.m)) bad = g / layout.shared();
+      files::detail::read_group(part.stored.blocks, blocks, g, group);
+      if (files::detail::not_finite(group.d) || files::detail::not_finite(group.m)) bad = g / layout.shared();
       detail::pack_group(layout, group, g, row % detail::kPanel, panel);
     }
     return bad;
@@ -152,18 +152,19 @@ class PanelMatrix {
   void get_row(std::int32_t row, Real* out) const {
     const Part& part = part_of(row);
     if (part.blocks)
-      return detail::with_format(part.stored.blocks, [&]<GgufId type>(std::integral_constant<GgufId, type>) {
-        constexpr detail::BlockFormat format = detail::format_of(type);
-        const std::byte* const panel = panel_of(part, row);
-        for (std::int32_t g = 0; g < groups(); ++g) {
-          detail::BlockGroup group;
-          float values[detail::kGroup];
-          detail::unpack_group(format, panel, g, row % detail::kPanel, group);
-          detail::expand_group(format, group, values);
-          const std::int32_t k = g * detail::kGroup;
-          std::copy_n(values, std::min(detail::kGroup, cols_ - k), out + k);
-        }
-      });
+      return detail::with_format(part.stored.blocks,
+                                 [&]<files::GgufId type>(std::integral_constant<files::GgufId, type>) {
+                                   constexpr detail::BlockFormat format = detail::format_of(type);
+                                   const std::byte* const panel = panel_of(part, row);
+                                   for (std::int32_t g = 0; g < groups(); ++g) {
+                                     detail::BlockGroup group;
+                                     float values[detail::kGroup];
+                                     detail::unpack_group(format, panel, g, row % detail::kPanel, group);
+                                     files::detail::expand_group(format, group, values);
+                                     const std::int32_t k = g * detail::kGroup;
+                                     std::copy_n(values, std::min(detail::kGroup, cols_ - k), out + k);
+                                   }
+                                 });
     for (std::int32_t k = 0; k < cols_; ++k) out[k] = value(part, row, k);
   }
 
@@ -277,7 +278,7 @@ class PanelMatrix {
     const detail::BlockFormat format = detail::format_of(part.stored.blocks);
     detail::BlockGroup group;
     detail::unpack_group(format, panel_of(part, row), g, row % detail::kPanel, group);
-    detail::expand_group(format, group, out);
+    files::detail::expand_group(format, group, out);
   }
 
   std::int32_t rows_ = 0, cols_ = 0;

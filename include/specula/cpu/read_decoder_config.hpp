@@ -11,30 +11,31 @@
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
-#include "specula/cpu/json.hpp"
-#include "specula/cpu/json_fields.hpp"
+#include "specula/files/json.hpp"
+#include "specula/files/json_fields.hpp"
 
 namespace specula::cpu {
 
 namespace detail {
 
 /// Throws std::runtime_error for what would make another model, with the way out.
-[[noreturn]] inline void refuse(const JsonFields& config, std::string_view key, const std::string& what) {
+[[noreturn]] inline void refuse(const files::JsonFields& config, std::string_view key,
+                                const std::string& what) {
   config.fail(key, what + ": " + kAsGguf);
 }
-[[noreturn]] inline void refuse(const JsonFields& config, std::string_view key, const std::string& what,
-                                const Json& found) {
-  refuse(config, key, what + ", found " + summary(found));
+[[noreturn]] inline void refuse(const files::JsonFields& config, std::string_view key,
+                                const std::string& what, const files::Json& found) {
+  refuse(config, key, what + ", found " + files::detail::summary(found));
 }
 
 /// Angles of a part of each head would be another model.
-inline void expect_whole_rotation(const JsonFields& config) {
+inline void expect_whole_rotation(const files::JsonFields& config) {
   constexpr const char* kKey = "partial_rotary_factor";
   if (config.number(kKey, 1) != 1) refuse(config, kKey, "is not supported, expected 1", *config.find(kKey));
 }
 
 /// The factor of cosines and sines under "yarn" (transformers, _compute_yarn_parameters).
-inline double yarn_attention_factor(const JsonFields& rope) {
+inline double yarn_attention_factor(const files::JsonFields& rope) {
   if (rope.find("attention_factor")) return rope.number("attention_factor");
   const double factor = rope.number("factor"), own = rope.number("mscale", 0),
                all = rope.number("mscale_all_dim", 0);
@@ -42,9 +43,9 @@ inline double yarn_attention_factor(const JsonFields& rope) {
   return own != 0 && all != 0 ? scale(own) / scale(all) : scale(1);
 }
 
-inline void read_rope(const JsonFields& config, std::string_view key, AttentionShape& out) {
+inline void read_rope(const files::JsonFields& config, std::string_view key, AttentionShape& out) {
   if (!config.find(key)) return;
-  const JsonFields rope = config.object(key);
+  const files::JsonFields rope = config.object(key);
   for (const auto& [part, value] : rope.json().items())
     if (value.is_object()) refuse(rope, part, "angles of their own for some layers are not supported");
   expect_whole_rotation(rope);
@@ -79,7 +80,7 @@ inline void read_rope(const JsonFields& config, std::string_view key, AttentionS
 }
 
 /// Reads the attention's keys, of a model or of a draft's 'target'.
-inline void read_attention(const JsonFields& config, AttentionShape& out) {
+inline void read_attention(const files::JsonFields& config, AttentionShape& out) {
   out.heads = config.integer("num_attention_heads");
   out.kv_heads = config.integer("num_key_value_heads", out.heads);
   out.rope_theta = config.number("rope_theta", 10000);
@@ -98,7 +99,7 @@ struct Architecture {
   bool projects = false;         ///< may take its target's embedding, projected
 };
 
-inline const Architecture& read_architecture(const JsonFields& config) {
+inline const Architecture& read_architecture(const files::JsonFields& config) {
   static constexpr Architecture kKnown[] = {
       {.name = "LlamaForCausalLM", .type = "llama", .llama = true},
       {.name = "MistralForCausalLM", .type = "mistral"},
@@ -119,11 +120,11 @@ inline const Architecture& read_architecture(const JsonFields& config) {
     for (const Architecture& known : kKnown) text += std::string(text.empty() ? "" : ", ") + known.*what;
     return text;
   };
-  const Json* names = config.find("architectures");
+  const files::Json* names = config.find("architectures");
   const Architecture* found = nullptr;
   if (names && names->is_array())
     for (const Architecture& known : kKnown)
-      for (const Json& name : *names)
+      for (const files::Json& name : *names)
         if (name == known.name) found = &known;
   if (names && !found) refuse(config, "architectures", "expected one of " + all(&Architecture::name), *names);
   const auto type = config.text("model_type", found ? found->type : "");
@@ -140,11 +141,11 @@ inline const Architecture& read_architecture(const JsonFields& config) {
 
 /// Refuses a model whose tokens do not see all tokens before. A window of at least max_position tokens hides
 /// none within the context that the model is made for.
-inline void expect_no_window(const JsonFields& config, const Architecture& architecture,
+inline void expect_no_window(const files::JsonFields& config, const Architecture& architecture,
                              std::int32_t max_position) {
-  const Json& layers = config.array("layer_types", "strings");
+  const files::Json& layers = config.array("layer_types", "strings");
   bool sliding = layers.empty();  // then all or none
-  for (const Json& layer : layers) {
+  for (const files::Json& layer : layers) {
     sliding = sliding || layer == "sliding_attention";
     if (layer != "sliding_attention" && layer != "full_attention")
       refuse(config, "layer_types", "expected \"full_attention\"", layer);
@@ -161,18 +162,18 @@ inline void expect_no_window(const JsonFields& config, const Architecture& archi
 }
 
 /// Refuses what ignoring it would compute another model.
-inline void expect_supported(const JsonFields& config) {
+inline void expect_supported(const files::JsonFields& config) {
   if (const auto act = config.text("hidden_act", "silu"); act != "silu")
     refuse(config, "hidden_act", "'" + act + "' is not supported, expected 'silu'");
   if (config.flag("mlp_bias")) refuse(config, "mlp_bias", "true is not supported, expected false");
-  if (const Json* value = config.find("quantization_config"))
+  if (const files::Json* value = config.find("quantization_config"))
     refuse(config, "quantization_config", "quantized weights are not read: take the model as it was before",
            *value);
   expect_whole_rotation(config);
 }
 
-inline TargetShape read_target(const JsonFields& config) {
-  const JsonFields target = config.object("target");
+inline TargetShape read_target(const files::JsonFields& config) {
+  const files::JsonFields target = config.object("target");
   TargetShape out;
   read_attention(target, out);
   out.head_dim = target.integer("head_dim");
@@ -189,8 +190,8 @@ inline TargetShape read_target(const JsonFields& config) {
 /// other absent keys take the defaults of transformers' LlamaConfig, but `max_sequence_length` counts where
 /// `max_position_embeddings` is absent. Throws std::runtime_error, "<source>: key '<key>': ...", for a key
 /// that is missing, of the wrong type or not supported.
-inline DecoderConfig read_decoder_config(const Json& json, std::string_view source) {
-  const JsonFields config(json, std::string(source));
+inline DecoderConfig read_decoder_config(const files::Json& json, std::string_view source) {
+  const files::JsonFields config(json, std::string(source));
   DecoderConfig out;
   const detail::Architecture& architecture = detail::read_architecture(config);
   detail::expect_supported(config);
@@ -228,8 +229,8 @@ inline DecoderConfig read_decoder_config(const Json& json, std::string_view sour
       (out.target_hidden_size = config.integer(kTargetHidden)) == 0)
     config.fail(kTargetHidden, "0, expected the hidden_size of the target");
   out.feature_layers = config.integers("feature_layers");
-  for (const Json& exit : config.array("exits", "numbers of layers")) {
-    const auto layers = detail::integer(exit);
+  for (const files::Json& exit : config.array("exits", "numbers of layers")) {
+    const auto layers = files::detail::integer(exit);
     if (!layers || *layers < 1 || *layers > out.layers)
       config.fail("exits", "expected integers from 1 to num_hidden_layers", exit);
     out.exits.push_back(static_cast<std::int32_t>(*layers));

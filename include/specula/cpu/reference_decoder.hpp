@@ -47,7 +47,7 @@ class ReferenceDecoder {
     const auto read = [&](const std::string& name, std::int64_t rows, std::int64_t cols,
                           std::size_t rank = 2) {
       const std::int64_t shape[] = {rows, cols};
-      const TensorInfo& tensor = files.weight(name, std::span(shape).last(rank));
+      const files::TensorInfo& tensor = files.weight(name, std::span(shape).last(rank));
       Matrix out(rows, cols);
       files.rows(tensor, [&](std::int64_t r, std::span<const float> row) {
         out.row(r) = ::Eigen::Map<const ::Eigen::RowVectorXf>(row.data(), cols).cast<double>();

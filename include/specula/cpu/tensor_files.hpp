@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include "specula/cpu/gguf_files.hpp"
 #include "specula/cpu/gguf_tensors.hpp"
 #include "specula/cpu/int8_groups.hpp"
-#include "specula/cpu/json.hpp"
-#include "specula/cpu/json_fields.hpp"
 #include "specula/cpu/load_options.hpp"
-#include "specula/cpu/safetensors.hpp"
+#include "specula/files/gguf_files.hpp"
+#include "specula/files/json.hpp"
+#include "specula/files/json_fields.hpp"
+#include "specula/files/safetensors.hpp"
 
 namespace specula::cpu {
 
@@ -36,8 +36,8 @@ class TensorFiles {
   /// architectures read from GGUF has. `expand`: see LoadOptions.
   explicit TensorFiles(const std::filesystem::path& directory, GgufExpand expand = {})
       : source_(directory.string()) {
-    if (is_gguf(directory)) {
-      use(GgufTensors(GgufFiles(directory), std::move(expand)));
+    if (files::is_gguf(directory)) {
+      use(GgufTensors(files::GgufFiles(directory), std::move(expand)));
       return;
     }
     if (const auto adapter = directory / "adapter_config.json"; std::filesystem::exists(adapter))
@@ -45,7 +45,7 @@ class TensorFiles {
                                ": adapters are not read: merge it into the weights, or move it elsewhere");
     const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
     if (std::filesystem::exists(single)) {
-      files_.push_back(Safetensors::open(single));
+      files_.push_back(files::Safetensors::open(single));
       for (const auto& tensor : files_[0].tensors()) where_.emplace(tensor.name, 0);
     } else if (std::filesystem::exists(index)) {
       read_index(directory, index);
@@ -60,7 +60,7 @@ class TensorFiles {
   }
 
   /// The tensors of one file.
-  explicit TensorFiles(Safetensors file) : source_(file.source()) {
+  explicit TensorFiles(files::Safetensors file) : source_(file.source()) {
     for (const auto& tensor : file.tensors()) where_.emplace(tensor.name, 0);
     files_.push_back(std::move(file));
   }
@@ -76,40 +76,41 @@ class TensorFiles {
   const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
 
   /// The tensor of this name. Throws std::runtime_error if there is none.
-  const TensorInfo& find(std::string_view name) const {
+  const files::TensorInfo& find(std::string_view name) const {
     const std::size_t file = file_of(name);
     return gguf_ ? gguf_->infos().find(name)->second.first : *files_[file].find(name);
   }
 
   /// The weight tensor `name`. Throws std::runtime_error if it is missing, its shape differs from `shape`, or
   /// its type is not F32, F16, BF16, I8 with exponents (int8_groups.hpp), or one in blocks that is expanded.
-  const TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
-    const TensorInfo& tensor = find(name);
-    if (tensor.dtype == Dtype::other || tensor.dtype == Dtype::i32)
+  const files::TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
+    const files::TensorInfo& tensor = find(name);
+    if (tensor.dtype == files::Dtype::other || tensor.dtype == files::Dtype::i32)
       fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
-      fail(name, "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
+      fail(name, "shape " + files::detail::shape_text(tensor.shape) + ", expected " +
+                     files::detail::shape_text(shape));
     if (gguf_) gguf_->expect_readable(name);
-    if (tensor.dtype == Dtype::i8) exponents_of(files_[file_of(name)], tensor);
+    if (tensor.dtype == files::Dtype::i8) exponents_of(files_[file_of(name)], tensor);
     return tensor;
   }
 
   /// Calls take(r, row) per row of a tensor from weight(), converted to float exactly; a row is as long as
   /// the last extent. Throws std::runtime_error for 8-bit weights out of range. Reads each byte once.
   template <class Take>
-  void rows(const TensorInfo& tensor, Take take) {
+  void rows(const files::TensorInfo& tensor, Take take) {
     if (gguf_) return gguf_->rows(tensor.name, take);
-    Safetensors& file = files_[where_.find(tensor.name)->second];
+    files::Safetensors& file = files_[where_.find(tensor.name)->second];
     const auto bytes = file.read(tensor);
     const auto cols = static_cast<std::size_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
     const std::size_t stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
     std::vector<std::byte> scales;
-    if (tensor.dtype == Dtype::i8) scales = file.read(exponents_of(file, tensor));
+    if (tensor.dtype == files::Dtype::i8) scales = file.read(exponents_of(file, tensor));
     std::vector<float> row(cols);
     std::vector<std::int8_t> exponents(scales.empty() ? 0 : Int8Groups::count(cols));
     for (std::size_t r = 0; r * stride < bytes.size(); ++r) {
       decode(tensor.dtype, bytes.data() + r * stride, row);
-      if (tensor.dtype == Dtype::i8) {
+      if (tensor.dtype == files::Dtype::i8) {
         std::memcpy(exponents.data(), scales.data() + r * exponents.size(), exponents.size());
         try {
           scale_groups(row, exponents);
@@ -122,22 +123,23 @@ class TensorFiles {
   }
 
   /// ggml's number of a tensor's type in GGUF; -1 of another file.
-  std::uint32_t gguf_type(const TensorInfo& tensor) const {
+  std::uint32_t gguf_type(const files::TensorInfo& tensor) const {
     return gguf_ ? gguf_->type_of(tensor.name) : ~std::uint32_t{0};
   }
 
   /// Calls take(r, row) per row of a matrix from weight(): its blocks as GGUF has them, of 8-bit weights
   /// those of Q8_0. Throws as rows().
   template <class Take>
-  void blocks(const TensorInfo& tensor, Take take) {
+  void blocks(const files::TensorInfo& tensor, Take take) {
     if (gguf_) return gguf_->raw_rows(tensor.name, take);
-    Safetensors& file = files_[where_.find(tensor.name)->second];
+    files::Safetensors& file = files_[where_.find(tensor.name)->second];
     const auto numbers = file.read(tensor), scales = file.read(exponents_of(file, tensor));
     const auto cols = static_cast<std::size_t>(tensor.shape[1]), groups = Int8Groups::count(cols);
     const auto as_int8 = [](const std::vector<std::byte>& bytes, std::size_t first, std::size_t count) {
       return std::span(reinterpret_cast<const std::int8_t*>(bytes.data()) + first, count);
     };
-    std::vector<std::byte> row(groups * find_gguf_type(static_cast<std::uint32_t>(GgufId::q8_0))->bytes);
+    std::vector<std::byte> row(groups *
+                               files::find_gguf_type(static_cast<std::uint32_t>(files::GgufId::q8_0))->bytes);
     for (std::size_t r = 0; r < static_cast<std::size_t>(tensor.shape[0]); ++r) {
       try {
         groups_to_blocks(as_int8(numbers, r * cols, cols), as_int8(scales, r * groups, groups), row);
@@ -153,10 +155,10 @@ class TensorFiles {
   /// The `count` integers of tensor `name`. Throws std::runtime_error if it is missing, or not I32 of shape
   /// [count].
   std::vector<std::int32_t> integers(std::string_view name, std::int64_t count) {
-    const TensorInfo& tensor = find(name);
-    if (gguf_ || tensor.dtype != Dtype::i32 || tensor.shape != std::vector{count})
-      fail(name, tensor.dtype_name + " of shape " + detail::shape_text(tensor.shape) + ", expected I32 of [" +
-                     std::to_string(count) + "]");
+    const files::TensorInfo& tensor = find(name);
+    if (gguf_ || tensor.dtype != files::Dtype::i32 || tensor.shape != std::vector{count})
+      fail(name, tensor.dtype_name + " of shape " + files::detail::shape_text(tensor.shape) +
+                     ", expected I32 of [" + std::to_string(count) + "]");
     const auto bytes = files_[file_of(name)].read(tensor);
     std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
     if (!bytes.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
@@ -187,24 +189,26 @@ class TensorFiles {
     gguf_ = std::move(tensors);
   }
 
-  static const TensorInfo& exponents_of(const Safetensors& file, const TensorInfo& tensor) {
+  static const files::TensorInfo& exponents_of(const files::Safetensors& file,
+                                               const files::TensorInfo& tensor) {
     if (tensor.shape.size() != 2)
-      file.fail(tensor.name, "I8 of shape " + detail::shape_text(tensor.shape) + ", expected (rows, cols)");
+      file.fail(tensor.name,
+                "I8 of shape " + files::detail::shape_text(tensor.shape) + ", expected (rows, cols)");
     const std::string name = tensor.name + Int8Groups::kSuffix;
-    const TensorInfo* const found = file.find(name);
+    const files::TensorInfo* const found = file.find(name);
     if (!found) file.fail(tensor.name, "I8 without '" + name + "' in its file");
     const std::int64_t groups =
         static_cast<std::int64_t>(Int8Groups::count(static_cast<std::size_t>(tensor.shape[1])));
     const std::vector<std::int64_t> shape{tensor.shape[0], groups};
-    if (found->dtype != Dtype::i8 || found->shape != shape)
-      file.fail(name, found->dtype_name + " of shape " + detail::shape_text(found->shape) +
-                          ", expected I8 of " + detail::shape_text(shape));
+    if (found->dtype != files::Dtype::i8 || found->shape != shape)
+      file.fail(name, found->dtype_name + " of shape " + files::detail::shape_text(found->shape) +
+                          ", expected I8 of " + files::detail::shape_text(shape));
     return *found;
   }
 
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
-    const Json index = read_json_file(path);
-    const JsonFields map = JsonFields(index, path.string()).object("weight_map");
+    const files::Json index = files::read_json_file(path);
+    const files::JsonFields map = files::JsonFields(index, path.string()).object("weight_map");
     std::map<std::string, std::size_t> opened;
     for (const auto& [name, value] : map.json().items()) {
       const std::string file = value.is_string() ? value.get<std::string>() : "";
@@ -212,7 +216,7 @@ class TensorFiles {
         throw std::runtime_error(path.string() + ": tensor '" + name +
                                  "': expected the name of a file in the same directory");
       const auto [at, fresh] = opened.emplace(file, files_.size());
-      if (fresh) files_.push_back(Safetensors::open(directory / file));
+      if (fresh) files_.push_back(files::Safetensors::open(directory / file));
       if (!files_[at->second].find(name))
         files_[at->second].fail(name, "missing, though " + path.filename().string() + " places it here");
       where_.emplace(name, at->second);
@@ -220,7 +224,7 @@ class TensorFiles {
   }
 
   std::string source_;
-  std::vector<Safetensors> files_;
+  std::vector<files::Safetensors> files_;
   std::optional<GgufTensors> gguf_;  // instead of these
   std::map<std::string, std::size_t, std::less<>> where_;
 };

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "specula/base/lfs_pointer.hpp"
+#include "specula/files/lfs_pointer.hpp"
 
 namespace specula::llama_cpp {
 

@@ -13,7 +13,7 @@
 #include "specula/base/stats.hpp"
 #include "specula/distribution/random_source.hpp"
 #include "specula/model/language_model.hpp"
-#include "specula/policy/propose_context.hpp"
+#include "specula/policy/ask.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 
 namespace specula {

@@ -111,7 +111,7 @@ class ProposalBuilder : public TokenTree {
 
   /// The frames of the round's coroutines.
   StepsArena& steps_arena() { return arena_; }
-  /// Whether a shape waits where it asks for rows, as somebody else runs the passes; by default it does not.
+  /// Whether a shape waits where it asks for rows, as the caller runs the passes; by default it does not.
   bool waits_for_passes() const { return waits_; }
   void wait_for_passes(bool on) { waits_ = on; }  ///< sets that
   /// @cond

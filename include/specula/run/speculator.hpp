@@ -146,7 +146,7 @@ class Speculator : public RunRecord {
     return end();
   }
 
-  // step() for whoever runs the passes of many texts' models, merged:
+  // step() for callers that merge the passes of many texts' models:
   //
   //   run.begin(rng);
   //   while (const PassRequest* pass = run.want()) run.give(rows);  // what the model says to pass->tokens

@@ -105,7 +105,7 @@ SPECULA_STEPS review(D& reviewer, const ProposeContext& round, NodeId base, doub
 /// The distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
 /// small, Max-Gram] of the paper: the line above.
 /// **Draws.** As Vertical.
-/// **Cost.** See theory/cascade_model.hpp. Allocates in reserve() only; the tree is the recursion's stack.
+/// **Cost.** See study/cascade_model.hpp. Allocates in reserve() only; the tree is the recursion's stack.
 /// **Throws.** validate(): std::invalid_argument for a bad field. propose(): as the drafters and `tree`.
 /// **Source.** Chen et al. 2024, Algorithm 1, with corrections: see docs/cascades.md.
 template <std::size_t drafters, Draw mode = Draw::greedy>

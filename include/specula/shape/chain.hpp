@@ -8,6 +8,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/base/proposal_kind.hpp"
+#include "specula/policy/ask.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/propose_context.hpp"
 #include "specula/proposal/proposal_builder.hpp"

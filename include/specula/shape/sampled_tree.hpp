@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "specula/base/fields.hpp"
+#include "specula/policy/ask.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/propose_context.hpp"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "../safetensors_writer.hpp"
+#include "../../files/safetensors_writer.hpp"
 
 namespace {
 

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula::cpu::detail;
 using specula_test::kBlockTypes;
 using specula_test::Random;

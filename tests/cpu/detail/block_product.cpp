@@ -21,6 +21,7 @@
 namespace {
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula::cpu::detail;
 using specula::Isa;
 using specula_test::kBlockTypes;

@@ -23,6 +23,7 @@
 namespace {
 
 using namespace specula::cpu;
+using specula::files::GgufId;
 using namespace specula_test;
 
 /// Rows of all matrices that are not those of the model, as they are stored.

@@ -14,6 +14,7 @@
 #include "random.hpp"
 
 using namespace specula::cpu;
+using namespace specula::files;
 using namespace specula::cpu::detail;
 
 TEST_CASE("any number of threads gives the product of all rows, into the outputs that were asked for") {

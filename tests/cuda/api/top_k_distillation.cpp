@@ -12,7 +12,7 @@
 #include <numeric>
 #include <vector>
 
-#include <specula/theory/top_k_distillation.hpp>
+#include <losses/top_k_distillation.hpp>
 
 #include "device_batch.hpp"
 #include "emulated_gpu.hpp"

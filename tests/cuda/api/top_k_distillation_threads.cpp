@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include <specula/theory/top_k_distillation.hpp>
+#include <losses/top_k_distillation.hpp>
 
 #include "emulated_gpu.hpp"
 #include "random.hpp"

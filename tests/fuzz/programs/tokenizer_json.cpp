@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Tokenizer tokenizer =
         bytes.starts_with('l') || bytes.starts_with('g')
             ? make_gguf_tokenizer(vocabulary(bytes), "fuzz")
-            : make_json_tokenizer(specula::cpu::parse_json(bytes, "fuzz"), "fuzz", files);
+            : make_json_tokenizer(specula::files::parse_json(bytes, "fuzz"), "fuzz", files);
     for (const std::string text : {"<s>ab x \xc3\xa9 ab's  12<s>", "", "\xff\xe2\x96\x81\xe6\x97"})
       use(tokenizer, text);
     use(tokenizer, bytes.substr(0, 300));

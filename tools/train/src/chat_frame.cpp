@@ -3,7 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -23,8 +23,8 @@ ChatFrame read_chat_frame(const std::filesystem::path& directory, std::int32_t v
   const auto file = directory / "chat.json";
   if (!std::filesystem::exists(file))
     throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text prompts`");
-  const auto json = specula::cpu::parse_json(specula_examples::read_file(file), file.string());
-  const specula::cpu::JsonFields fields(json, file.string());
+  const auto json = specula::files::parse_json(specula_examples::read_file(file), file.string());
+  const specula::files::JsonFields fields(json, file.string());
   const auto read = [&](const char* key) {
     const Document tokens = fields.integers(key);
     for (const Token token : tokens)

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
 
@@ -16,7 +16,7 @@ namespace specula_train {
 namespace {
 
 namespace fs = std::filesystem;
-using specula::cpu::JsonFields;
+using specula::files::JsonFields;
 using specula_examples::read_file;
 
 constexpr std::string_view kTrainSuffix = ".train.jsonl";
@@ -39,7 +39,7 @@ void for_each_json_line(const fs::path& file, Use use) {
   for (std::size_t number = 1; std::getline(in, line); ++number) {
     if (line.empty()) continue;
     const std::string place = file.string() + ":" + std::to_string(number);
-    const auto json = specula::cpu::parse_json(line, place);
+    const auto json = specula::files::parse_json(line, place);
     use(JsonFields(json, place));
   }
 }

@@ -4,7 +4,7 @@
 
 #include <torch/torch.h>
 
-#include <specula/theory/top_k_distillation.hpp>
+#include <losses/top_k_distillation.hpp>
 
 namespace specula_train {
 

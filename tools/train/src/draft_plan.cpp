@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 #include <stdexcept>
 
 #include "files.hpp"
@@ -30,19 +30,27 @@ std::vector<std::string> words(std::vector<std::string> first, const Rest&... re
 
 bool is_head(const std::string& method) { return method == "hass" || method == "eagle"; }
 
-}  // namespace
+using Words = std::vector<std::string>;
 
-std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& programs) {
-  const auto& method = request.method;
-  if (!is_head(method) && method != "glide" && method != "plain")
-    throw std::invalid_argument("--method " + method + ": expected hass, eagle, glide or plain");
-  if (!(request.hours > 0)) throw std::invalid_argument("--hours: expected a time above 0");
-  const fs::path out = request.output;
-  const auto corpus = (out / "corpus").string(), prompts = (out / "prompts").string(),
-             drawn = (out / "drawn").string(), text = (out / "text").string();
-  std::vector<Stage> stages;
-  fs::path target = request.target;
-  if (fs::is_regular_file(target)) {
+/// A plan so far, with the folders that its stages read and write.
+struct Plan {
+  const DraftRequest& request;
+  const Programs& programs;
+  fs::path out, target;
+  std::string prompts, text;
+  std::vector<Stage> stages = {};
+
+  Plan(const DraftRequest& of, const Programs& by)
+      : request(of),
+        programs(by),
+        out(of.output),
+        target(of.target),
+        prompts((out / "prompts").string()),
+        text((out / "text").string()) {}
+
+  /// The target as a folder.
+  void add_folder() {
+    if (!fs::is_regular_file(target)) return;
     if (programs.gguf.empty())
       throw std::invalid_argument(target.string() +
                                   ": a GGUF file, of which specula-gguf makes a folder; it was not found: "
@@ -52,72 +60,102 @@ std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& progr
         {.name = "folder", .calls = {{programs.gguf, {request.target.string(), target.string()}}}});
   }
 
-  Stage asked{.name = "prompts", .calls = {}};
-  std::vector<std::string> make{"prompts", "--target", target.string(), "--output", prompts};
-  if (!request.texts.empty()) {
-    std::vector<std::string> read{"corpus", "--output", corpus};
-    for (const auto& style : request.texts) read = words(read, std::vector<std::string>{"--style", style});
-    asked.calls.push_back({programs.text, read});
-    make = words(make, std::vector<std::string>{"--data", corpus});
-    for (const auto& ask : request.asks) make = words(make, std::vector<std::string>{"--ask", ask});
+  /// What the target is asked.
+  void add_prompts() {
+    const auto corpus = (out / "corpus").string();
+    Stage asked{.name = "prompts", .calls = {}};
+    Words make{"prompts", "--target", target.string(), "--output", prompts};
+    if (!request.texts.empty()) {
+      Words read{"corpus", "--output", corpus};
+      for (const auto& style : request.texts) read = words(read, Words{"--style", style});
+      asked.calls.push_back({programs.text, read});
+      make = words(make, Words{"--data", corpus});
+      for (const auto& ask : request.asks) make = words(make, Words{"--ask", ask});
+    }
+    asked.calls.push_back({programs.text, make});
+    stages.push_back(std::move(asked));
   }
-  asked.calls.push_back({programs.text, make});
-  stages.push_back(std::move(asked));
 
-  const double left = request.hours * (1 - (programs.compare.empty() ? 0 : kMeasureShare));
-  const double text_hours = left * kTextShare, training_hours = left - text_hours;
-  stages.push_back({.name = "text",
-                    .hours = text_hours,
-                    .calls = {{programs.train,
-                               {"sample", "--target", target.string(), "--prompts", prompts, "--output",
-                                drawn, "--minutes", minutes(text_hours), "--resume"}}}});
-  Stage check{.name = "check", .calls = {}};
-  std::vector<std::string> leave_out{"unlike", "--data", drawn, "--output", text};
-  for (const auto& file : request.evaluation)
-    leave_out = words(leave_out, std::vector<std::string>{"--prompts", file.string()});
-  check.calls.push_back({programs.text, leave_out});
-  const auto questions = (out / "heldout.jsonl").string();
-  check.calls.push_back(
-      {programs.text, {"heldout", "--data", text, "--frame", prompts, "--output", questions}});
-  stages.push_back(std::move(check));
+  /// The text that the target writes, without prompts of an evaluation. Returns the file of held-out
+  /// questions.
+  std::string add_text(double hours) {
+    const auto drawn = (out / "drawn").string(), questions = (out / "heldout.jsonl").string();
+    stages.push_back({.name = "text",
+                      .hours = hours,
+                      .calls = {{programs.train,
+                                 {"sample", "--target", target.string(), "--prompts", prompts, "--output",
+                                  drawn, "--minutes", minutes(hours), "--resume"}}}});
+    Words leave_out{"unlike", "--data", drawn, "--output", text};
+    for (const auto& file : request.evaluation)
+      leave_out = words(leave_out, Words{"--prompts", file.string()});
+    stages.push_back(
+        {.name = "check",
+         .calls = {{programs.text, leave_out},
+                   {programs.text, {"heldout", "--data", text, "--frame", prompts, "--output", questions}}}});
+    return questions;
+  }
 
-  const auto train = [&](const std::string& name, double hours, std::vector<std::string> command) {
-    const auto folder = (out / name).string();
-    command = words(command,
-                    std::vector<std::string>{"--target", target.string(), "--data", text, "--output", folder,
-                                             "--minutes", minutes(hours), "--resume"},
-                    request.training);
-    stages.push_back({.name = name, .hours = hours, .calls = {{programs.train, command}}});
+  /// A training. Returns the draft's folder.
+  fs::path add_training(const std::string& name, double hours, const Words& command) {
+    stages.push_back({.name = name,
+                      .hours = hours,
+                      .calls = {{programs.train,
+                                 words(command,
+                                       Words{"--target", target.string(), "--data", text, "--output",
+                                             (out / name).string(), "--minutes", minutes(hours), "--resume"},
+                                       request.training)}}});
     return out / name / "export";
-  };
-  fs::path draft;
-  if (is_head(method)) {
-    const bool aligned = method == "hass";
-    draft = train("eagle", training_hours * (aligned ? 0.4 : 1),
-                  {"head", "--name", "eagle", "--alignment", "1", "--top-k-weight", "0",
-                   "--cross-entropy-weight", "0.1"});
-    if (aligned)
-      draft = train("hass", training_hours * 0.6, {"head", "--name", "hass", "--init", draft.string()});
-  } else if (method == "glide") {
-    draft = train("glide", training_hours, {"glide", "--name", "glide", "--loss", "target"});
-  } else {
-    draft = train("plain", training_hours, {"model", "--name", "plain", "--loss", "target"});
   }
 
-  const auto models = (out / "models").string(), made = (out / "models" / method).string();
-  if (!programs.quantize.empty())
-    stages.push_back({.name = "8 bits", .calls = {{programs.quantize, {draft.string(), made}}}});
-  if (!programs.quantize.empty() && !programs.compare.empty()) {
+  /// The trainings of a method.
+  fs::path add_trainings(double hours) {
+    const auto& method = request.method;
+    if (method == "glide")
+      return add_training("glide", hours, {"glide", "--name", "glide", "--loss", "target"});
+    if (method == "plain")
+      return add_training("plain", hours, {"model", "--name", "plain", "--loss", "target"});
+    const bool aligned = method == "hass";
+    const fs::path eagle = add_training("eagle", hours * (aligned ? 0.4 : 1),
+                                        {"head", "--name", "eagle", "--alignment", "1", "--top-k-weight", "0",
+                                         "--cross-entropy-weight", "0.1"});
+    return aligned ? add_training("hass", hours * 0.6, {"head", "--name", "hass", "--init", eagle.string()})
+                   : eagle;
+  }
+
+  /// The draft in 8 bits, and what it gains, by the programs that there are.
+  void add_figures(const fs::path& draft, const std::string& questions) {
+    if (programs.quantize.empty()) return;
+    const fs::path models = out / "models";
+    stages.push_back({.name = "8 bits",
+                      .calls = {{programs.quantize, {draft.string(), (models / request.method).string()}}}});
+    if (programs.compare.empty()) return;
     std::string names;
-    for (const auto& name : pipelines_of(method)) names += (names.empty() ? "" : " ") + name;
+    for (const auto& name : pipelines_of(request.method)) names += (names.empty() ? "" : " ") + name;
     stages.push_back({.name = "measure",
                       .hours = request.hours * kMeasureShare,
                       .calls = {{programs.compare,
-                                 {"--target", target.string(), "--models", models, "--prompts", questions,
-                                  "--limit", "8", "--max-new-tokens", "96", "--pipelines", names, "--json",
-                                  (out / "figures.json").string()}}}});
+                                 {"--target", target.string(), "--models", models.string(), "--prompts",
+                                  questions, "--limit", "8", "--max-new-tokens", "96", "--pipelines", names,
+                                  "--json", (out / "figures.json").string()}}}});
   }
-  return stages;
+};
+
+}  // namespace
+
+std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& programs) {
+  const auto& method = request.method;
+  if (!is_head(method) && method != "glide" && method != "plain")
+    throw std::invalid_argument("--method " + method + ": expected hass, eagle, glide or plain");
+  if (!(request.hours > 0)) throw std::invalid_argument("--hours: expected a time above 0");
+  const double left = request.hours * (1 - (programs.compare.empty() ? 0 : kMeasureShare));
+  const double text_hours = left * kTextShare;
+  Plan plan(request, programs);
+  plan.add_folder();
+  plan.add_prompts();
+  const std::string questions = plan.add_text(text_hours);
+  const fs::path draft = plan.add_trainings(left - text_hours);
+  plan.add_figures(draft, questions);
+  return std::move(plan.stages);
 }
 
 Needs needs_of(const DraftRequest& request, const DecoderConfig& target) {
@@ -140,8 +178,8 @@ std::vector<std::string> pipelines_of(const std::string& method) {
 }
 
 std::string verdict(const fs::path& file, const std::string& method) {
-  const auto json = specula::cpu::parse_json(specula_examples::read_file(file), file.string());
-  const specula::cpu::JsonFields all(json, file.string());
+  const auto json = specula::files::parse_json(specula_examples::read_file(file), file.string());
+  const specula::files::JsonFields all(json, file.string());
   char line[320];
   std::string out, best, best_draft;
   double plain = 0, most = 1, most_draft = 0, cost = 0;
@@ -149,7 +187,7 @@ std::string verdict(const fs::path& file, const std::string& method) {
                 "acceptance by depth");
   out += line;
   for (const auto& entry : all.array("pipelines", "pipelines")) {
-    const specula::cpu::JsonFields row(entry, file.string());
+    const specula::files::JsonFields row(entry, file.string());
     const auto name = row.text("name");
     const double speedup = row.number("speedup"), pass = row.number("target_milliseconds_per_call");
     if (plain == 0) plain = pass;  // the first is plain decoding
@@ -162,7 +200,7 @@ std::string verdict(const fs::path& file, const std::string& method) {
       }
     const bool drafts = name.find(method) != name.npos;
     for (const auto& draft : row.array("drafts", "drafts"))
-      if (const specula::cpu::JsonFields fields(draft, file.string());
+      if (const specula::files::JsonFields fields(draft, file.string());
           name.starts_with("chain:") && fields.text("model") == method)
         cost = fields.number("cost_coefficient");
     std::snprintf(line, sizeof line, "%-36s %6.2f %8.2fx %8.2f  %s\n", name.c_str(), row.number("mat"),

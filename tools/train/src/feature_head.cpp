@@ -3,7 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <specula/theory/context_alignment.hpp>
+#include <losses/context_alignment.hpp>
 #include <stdexcept>
 #include <string>
 

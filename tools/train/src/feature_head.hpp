@@ -42,7 +42,7 @@ class FeatureHeadImpl : public torch::nn::Module {
   const LmHead& lm_head() const;
 
   /// The predicted features of the target, one result (B, T, hidden) float32 per forward pass: row c
-  /// of forward j is step j of the round whose root is at c - (j - 1) (theory/context_alignment.hpp), and has
+  /// of forward j is step j of the round whose root is at c - (j - 1) (losses/context_alignment.hpp), and has
   /// seen the target's features before that root and the head's own, detached, from there on. embedded (B, T,
   /// hidden): the target's embedding of the tokens. states (B, T, (n + 1) hidden): of the target, as
   /// Llama::states() gives them. T is at least `forwards`. Changes nothing in the module.

@@ -2,8 +2,8 @@
 #include "glide.hpp"
 
 #include <algorithm>
+#include <losses/block_mask.hpp>
 #include <numeric>
-#include <specula/theory/block_mask.hpp>
 #include <stdexcept>
 #include <string>
 

@@ -74,7 +74,7 @@ class GlideImpl : public torch::nn::Module {
   /// states (B, T, hidden), in `dtype`.
   ///
   /// Query t is a step of a round that began with its block: it sees the target's keys before its block
-  /// (theory/block_mask.hpp). The tokens before the block are as in a round, computed again when the target
+  /// (losses/block_mask.hpp). The tokens before the block are as in a round, computed again when the target
   /// had all tokens before them. Changes nothing in the module.
   torch::Tensor features(const torch::Tensor& tokens, const std::vector<KeyValues>& target,
                          torch::ScalarType dtype);

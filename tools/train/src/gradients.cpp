@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <future>
 
+#include "machine.hpp"
+
 namespace specula_train {
 namespace {
 
@@ -27,6 +29,7 @@ double compute_gradients(const LossFunction& loss, const torch::Tensor& rows,
   const auto batch = rows.size(0);
   const auto threads = rows.is_cpu() ? std::min<std::int64_t>(torch::get_num_threads(), batch) : 1;
 
+  if (threads > 1) set_blas_threads(1);  // else the parts would wait for each other's products
   std::vector<std::future<Part>> running;
   for (const auto& part : rows.tensor_split(threads)) {
     running.push_back(std::async(threads > 1 ? std::launch::async : std::launch::deferred, [&, part] {
@@ -36,6 +39,7 @@ double compute_gradients(const LossFunction& loss, const torch::Tensor& rows,
   }
   // Waits for all before reading any result, so that an exception leaves no thread running.
   for (const auto& part : running) part.wait();
+  if (threads > 1) set_blas_threads(static_cast<int>(torch::get_num_threads()));
 
   auto total = running.front().get();
   for (std::size_t i = 1; i < running.size(); ++i) {

@@ -132,6 +132,11 @@ std::string blas_warning() {
          "Install libopenblas0-pthread and see `update-alternatives --config libblas.so.3-x86_64-linux-gnu`";
 }
 
+void set_blas_threads(int threads) {
+  if (const auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
+    set(threads);
+}
+
 std::optional<CudaDevice> find_cuda_device(int index) {
   // The driver's interface (cuda.h), which is binary compatible from release to release.
   using Get = int (*)(int* device, int ordinal);

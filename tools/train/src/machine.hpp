@@ -31,6 +31,10 @@ std::string blas_name();
 /// A warning if float32 products will be slow, else an empty string.
 std::string blas_warning();
 
+/// The threads of OpenBLAS, if that is loaded: torch::set_num_threads() does not reach them. For the whole
+/// process.
+void set_blas_threads(int threads);
+
 /// A CUDA device, as its driver describes it.
 struct CudaDevice {
   std::string name;

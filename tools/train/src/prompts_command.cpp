@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -201,7 +201,7 @@ struct PromptsCommand {
 };
 
 /// Calls f of every string in a JSON value.
-void for_each_text(const specula::cpu::Json& json, const std::function<void(const std::string&)>& f) {
+void for_each_text(const specula::files::Json& json, const std::function<void(const std::string&)>& f) {
   if (json.is_string()) f(json.get_ref<const std::string&>());
   if (json.is_structured())
     for (const auto& item : json) for_each_text(item, f);
@@ -238,7 +238,7 @@ struct UnlikeCommand {
       std::istringstream lines(specula_examples::read_file(file));
       for (std::string line; std::getline(lines, line);)
         if (!line.empty())
-          for_each_text(specula::cpu::parse_json(line, file.string()),
+          for_each_text(specula::files::parse_json(line, file.string()),
                         [&](const std::string& text) { runs.add(text); });
     }
     const Tokenizer tokenizer(data);

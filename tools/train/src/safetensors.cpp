@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 #include <specula/cpu/int8_groups.hpp>
-#include <specula/cpu/safetensors.hpp>
 #include <specula/cpu/tensor_files.hpp>
+#include <specula/files/safetensors.hpp>
 #include <stdexcept>
 #include <vector>
 

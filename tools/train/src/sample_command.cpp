@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <specula/cpu/json_fields.hpp>
+#include <specula/files/json_fields.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -147,8 +147,8 @@ class Sampled {
 
   void restore() {
     const auto json =
-        specula::cpu::parse_json(specula_examples::read_file(state_file()), state_file().string());
-    const specula::cpu::JsonFields state(json, state_file().string());
+        specula::files::parse_json(specula_examples::read_file(state_file()), state_file().string());
+    const specula::files::JsonFields state(json, state_file().string());
     number_ = first_number_ = static_cast<std::uint32_t>(state.integer("number"));
     texts_ = static_cast<std::size_t>(state.integer("texts"));
     tokens_ = static_cast<std::size_t>(state.integer("tokens"));

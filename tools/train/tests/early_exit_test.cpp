@@ -2,9 +2,9 @@
 // Sorted fine-tuning: a decoder that learns to predict at several exits.
 #include <doctest/doctest.h>
 
+#include <losses/sorted_loss.hpp>
 #include <specula/cpu/compile_decoder.hpp>  // for all the tests here
 #include <specula/cpu/compile_decoder_double.hpp>
-#include <specula/theory/sorted_loss.hpp>
 
 #include <cstdint>
 #include <fstream>

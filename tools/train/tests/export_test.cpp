@@ -7,10 +7,10 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <specula/cpu/gguf_names.hpp>
-#include <specula/cpu/json.hpp>
 #include <specula/cpu/read_decoder_config.hpp>
 #include <specula/cpu/tensor_files.hpp>
+#include <specula/files/gguf_names.hpp>
+#include <specula/files/json.hpp>
 #include <stdexcept>
 
 #include "gguf_container.hpp"
@@ -19,12 +19,13 @@
 
 using namespace specula_train_test;
 namespace cpu = specula::cpu;
+namespace files = specula::files;
 
 namespace {
 
 cpu::DecoderConfig read(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
-  return cpu::read_decoder_config(cpu::read_json_file(file), file.string());
+  return cpu::read_decoder_config(files::read_json_file(file), file.string());
 }
 
 std::string text(const std::filesystem::path& file) {
@@ -277,7 +278,7 @@ TEST_CASE("a GGUF file is a model, too") {
   out.set("tokenizer.ggml.eot_token_id", std::uint32_t{7});
   for (const auto& item : model->named_parameters()) {
     const auto value = item.value().detach().contiguous();
-    out.add(cpu::gguf_name(item.key()), 0, value.sizes().vec(),
+    out.add(files::gguf_name(item.key()), 0, value.sizes().vec(),
             {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
   }
   const auto file = place.folder.path / "model.gguf";

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <specula/theory/context_alignment.hpp>
+#include <losses/context_alignment.hpp>
 #include <stdexcept>
 
 #include "checkpoint.hpp"

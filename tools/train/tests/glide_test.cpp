@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <specula/theory/block_mask.hpp>
+#include <losses/block_mask.hpp>
 #include <stdexcept>
 
 #include "export.hpp"
@@ -226,8 +226,7 @@ TEST_CASE("a draft initialised from a plain decoder equals that decoder until it
        {"model.layers.0.cross_attn.o_proj.weight", "model.layers.1.cross_attn.o_proj.weight"})
     CHECK(pair.draft->named_parameters()[name].grad().abs().max().item<double>() > 0);
   st::export_glide(pair.draft, folder.path / "t.model", {}, folder.path / "glide");
-  CHECK(st::read_inference_config(folder.path / "glide").conditioned_on ==
-        specula::Conditioning::key_values);
+  CHECK(st::read_inference_config(folder.path / "glide").conditioned_on == specula::Conditioning::key_values);
   CHECK(st::read_config(folder.path / "glide", {specula::Conditioning::key_values}).layers == 2);
   CHECK_THROWS_WITH_AS(st::read_config(folder.path / "glide"), doctest::Contains("expected a plain decoder"),
                        std::runtime_error);

@@ -2,14 +2,19 @@
 // Detection of the device and its number types.
 #include "machine.hpp"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+
+#include "gradients.hpp"
 
 namespace st = specula_train;
 
@@ -48,4 +53,23 @@ TEST_CASE("AMX is used only where the processor has it") {
   std::ifstream in("/proc/cpuinfo");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   if (st::amx_works()) CHECK(text.find("amx_bf16") != std::string::npos);
+}
+
+TEST_CASE("parts of a batch that run at once have one thread of OpenBLAS each") {
+  const auto of_blas = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_num_threads"));
+  if (of_blas == nullptr) return;
+  const int threads = torch::get_num_threads();
+  torch::set_num_threads(2);
+  std::atomic<int> most = 0;
+  const auto weight = torch::ones({2}, torch::requires_grad());
+  static_cast<void>(st::compute_gradients(
+      [&](const torch::Tensor& rows) {
+        most = std::max(most.load(), of_blas());
+        return (rows * weight).mean();
+      },
+      torch::ones({4, 2}), {weight}));
+  CHECK(most == 1);
+  CHECK(of_blas() == 2);
+  torch::set_num_threads(threads);
+  st::set_blas_threads(threads);
 }

@@ -2,7 +2,7 @@
 #include "tiny_models.hpp"
 
 #include <nlohmann/json.hpp>
-#include <specula/cpu/safetensors.hpp>
+#include <specula/files/safetensors.hpp>
 #include <string>
 
 #include "gradients.hpp"
@@ -17,13 +17,13 @@ void shard(const std::filesystem::path& directory, std::size_t count) {
   std::vector<Shard> shards(count);
   nlohmann::json index;
   {
-    auto file = specula::cpu::Safetensors::open(directory / "model.safetensors");
+    auto file = specula::files::Safetensors::open(directory / "model.safetensors");
     std::size_t turn = 0;
     for (const auto& tensor : file.tensors()) {
       const auto at = turn++ % count;
       const auto bytes = file.read(tensor);
       std::vector<float> values(bytes.size() / 2);
-      specula::cpu::decode(tensor.dtype, bytes.data(), values);
+      specula::files::decode(tensor.dtype, bytes.data(), values);
       const auto dtype = at == 0 ? torch::kFloat32 : at == 1 ? torch::kFloat16 : torch::kBFloat16;
       const auto stored = torch::tensor(values).to(dtype);
       auto& to = shards[at];

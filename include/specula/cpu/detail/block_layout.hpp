@@ -24,9 +24,13 @@
 
 #include "specula/base/compiler_options.hpp"
 #include "specula/cpu/detail/panel.hpp"
-#include "specula/cpu/gguf_blocks.hpp"
+#include "specula/files/gguf_blocks.hpp"
 
 namespace specula::cpu::detail {
+
+// Formats are the files'; here they are laid out.
+using files::detail::BlockFormat, files::detail::BlockGroup, files::detail::format_of;
+using files::detail::has_format, files::detail::in_each, files::detail::kGroup;
 
 inline constexpr int kPairs = kGroup / 2;  // of a group
 
@@ -58,7 +62,7 @@ struct BlockLayout : BlockFormat {
 
 /// Panels of weights in blocks of a type.
 struct BlockPanels {
-  GgufId type;
+  files::GgufId type;
   const std::byte* at;  // the first panel
 };
 
@@ -103,24 +107,24 @@ inline std::uint64_t from_further_bits(std::uint32_t bits, int more) {
 
 /// Calls f(std::integral_constant<GgufId, type>), so that a loop knows its format. Requires has_format().
 template <class F>
-void with_format(GgufId type, F f) {
+void with_format(files::GgufId type, F f) {
   switch (type) {
-    case GgufId::q4_0:
-      return f(std::integral_constant<GgufId, GgufId::q4_0>{});
-    case GgufId::q4_1:
-      return f(std::integral_constant<GgufId, GgufId::q4_1>{});
-    case GgufId::q5_0:
-      return f(std::integral_constant<GgufId, GgufId::q5_0>{});
-    case GgufId::q5_1:
-      return f(std::integral_constant<GgufId, GgufId::q5_1>{});
-    case GgufId::q4_k:
-      return f(std::integral_constant<GgufId, GgufId::q4_k>{});
-    case GgufId::q5_k:
-      return f(std::integral_constant<GgufId, GgufId::q5_k>{});
-    case GgufId::q6_k:
-      return f(std::integral_constant<GgufId, GgufId::q6_k>{});
+    case files::GgufId::q4_0:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q4_0>{});
+    case files::GgufId::q4_1:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q4_1>{});
+    case files::GgufId::q5_0:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q5_0>{});
+    case files::GgufId::q5_1:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q5_1>{});
+    case files::GgufId::q4_k:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q4_k>{});
+    case files::GgufId::q5_k:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q5_k>{});
+    case files::GgufId::q6_k:
+      return f(std::integral_constant<files::GgufId, files::GgufId::q6_k>{});
     default:
-      return f(std::integral_constant<GgufId, GgufId::q8_0>{});
+      return f(std::integral_constant<files::GgufId, files::GgufId::q8_0>{});
   }
 }
 

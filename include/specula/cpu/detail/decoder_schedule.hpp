@@ -183,7 +183,10 @@ class DecoderSchedule {
     DecoderStages& stages = text.stages;
     const NodeId first = stages.node_count() - nodes;
     if (stages.count() > 1) {
-      nodes > 0 ? run_from(text, first, stages.count() - 1, row) : flush(text);
+      if (nodes > 0)
+        run_from(text, first, stages.count() - 1, row);
+      else
+        flush(text);
       row += nodes;
       return;
     }

@@ -196,7 +196,7 @@ template <bool minimum, bool in_two, bool apart>
 }
 
 /// The product of some panels of blocks of a type.
-template <GgufId type>
+template <files::GgufId type>
 [[SPECULA_AMX_TARGET]] static void product(const std::byte* a, std::int32_t panels, std::int32_t groups,
                                            const RoundedInputs& inputs, float* y, std::ptrdiff_t ldy,
                                            std::int32_t columns) {

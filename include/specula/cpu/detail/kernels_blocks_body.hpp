@@ -7,8 +7,8 @@
 //   y[c][r] = sum over groups g, ascending, of
 //     minimum(g, r) * total(c, g) + (sum over k of number(r, k) * x(c, k)) * (scale(g, r) * step(c, g))
 //
-// The sums over k are of integers, and each of the two additions to y is one with its product: so the bits are
-// the same on every instruction set, for any number of inputs, panels and threads.
+// The sums over k are of integers, and each of the two additions to y is one with its product: so the bits
+// are the same on every instruction set, for any number of inputs, panels and threads.
 
 #include "specula/base/compiler_options.hpp"
 
@@ -93,7 +93,7 @@ struct Kernels {
   using Vector = Ops;
 
   /// P panels times N inputs. `a`: the first panel.
-  template <GgufId type, bool bytes, int P, int N>
+  template <files::GgufId type, bool bytes, int P, int N>
   [[SPECULA_BLOCKS_TARGET]] static void block(const std::byte* a, std::ptrdiff_t panel, std::int32_t groups,
                                               RoundedColumns in, float* y, std::ptrdiff_t ldy) {
     [[maybe_unused]] const Ops::Used used;

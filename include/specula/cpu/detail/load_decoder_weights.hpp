@@ -29,8 +29,8 @@
 #include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
 #include "specula/cpu/read_model_config.hpp"
-#include "specula/cpu/safetensors.hpp"
 #include "specula/cpu/tensor_files.hpp"
+#include "specula/files/safetensors.hpp"
 
 namespace specula::cpu {
 
@@ -183,14 +183,15 @@ struct FileWeights {
   /// As asked. Else blocks as they are, where products have them; BF16, and blocks of other types, as
   /// bfloat16, which loses less than few bits lost before; F32 and F16 in the compute type. Without products
   /// of blocks all of a block's bits are kept.
-  StoredType stored(const TensorInfo& tensor) const {
+  StoredType stored(const files::TensorInfo& tensor) const {
     constexpr bool kBlocks = std::is_same_v<Real, float>;
-    const bool groups = tensor.dtype == Dtype::i8;
-    const std::uint32_t blocks = groups ? static_cast<std::uint32_t>(GgufId::q8_0) : files.gguf_type(tensor);
+    const bool groups = tensor.dtype == files::Dtype::i8;
+    const std::uint32_t blocks =
+        groups ? static_cast<std::uint32_t>(files::GgufId::q8_0) : files.gguf_type(tensor);
     if (asked && *asked != WeightType::blocks) return {*asked};
-    if (has_format(blocks) && kBlocks) return {WeightType::blocks, static_cast<GgufId>(blocks)};
-    if (tensor.dtype == Dtype::bf16 || groups) return {WeightType::bf16};
-    return {tensor.dtype == Dtype::blocks && kBlocks ? WeightType::bf16 : WeightType::full};
+    if (has_format(blocks) && kBlocks) return {WeightType::blocks, static_cast<files::GgufId>(blocks)};
+    if (tensor.dtype == files::Dtype::bf16 || groups) return {WeightType::bf16};
+    return {tensor.dtype == files::Dtype::blocks && kBlocks ? WeightType::bf16 : WeightType::full};
   }
   StoredType stored(const std::string& name, std::int32_t rows, std::int32_t cols) const {
     const std::int64_t shape[] = {rows, cols};
@@ -200,13 +201,13 @@ struct FileWeights {
   void fill(const std::string& name, std::int32_t rows, std::int32_t cols, PanelMatrix<Real>& matrix,
             std::int32_t first) {
     const std::int64_t shape[] = {rows, cols};
-    const TensorInfo& tensor = files.weight(name, shape);
+    const files::TensorInfo& tensor = files.weight(name, shape);
     note(tensor, matrix.stored_at(first));
     if (matrix.stored_at(first).type != WeightType::blocks)
       return this->rows(name, {rows, cols},
                         [&](std::int32_t r, std::span<const float> row) { matrix.set_row(first + r, row); });
     read.insert(name);
-    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
+    if (tensor.dtype == files::Dtype::i8) read.insert(name + Int8Groups::kSuffix);
     files.blocks(tensor, [&](std::int64_t r, const std::byte* row) {
       if (const std::int32_t bad = matrix.set_blocks(first + static_cast<std::int32_t>(r), row); bad >= 0)
         files.fail(name, tensor.dtype_name + ", row " + std::to_string(r) + ": block " + std::to_string(bad) +
@@ -215,19 +216,19 @@ struct FileWeights {
   }
 
   /// Counts a tensor under its type and what became of it.
-  void note(const TensorInfo& tensor, const StoredType& as) {
+  void note(const files::TensorInfo& tensor, const StoredType& as) {
     const auto at = std::find_if(kept.begin(), kept.end(), [&](const StoredTensors& known) {
       return known.type == tensor.dtype_name && known.as == as.type;
     });
     StoredTensors& known = at != kept.end() ? *at : kept.emplace_back();
     known.type = tensor.dtype_name, known.as = as.type;
-    known.quantized = tensor.dtype == Dtype::blocks || tensor.dtype == Dtype::i8;
+    known.quantized = tensor.dtype == files::Dtype::blocks || tensor.dtype == files::Dtype::i8;
     ++known.tensors;
     known.bytes += stored_bytes(tensor, as);
   }
 
   /// Of a matrix in memory.
-  static std::size_t stored_bytes(const TensorInfo& tensor, const StoredType& as) {
+  static std::size_t stored_bytes(const files::TensorInfo& tensor, const StoredType& as) {
     const auto rows = static_cast<std::size_t>(tensor.shape[0]),
                cols = static_cast<std::size_t>(tensor.shape[1]);
     if (as.type == WeightType::blocks)
@@ -242,13 +243,13 @@ struct FileWeights {
     std::uint64_t needed = 0;
     std::string expanded;
     for (const auto& [name, file] : files.names()) {
-      const TensorInfo& tensor = files.find(name);
-      if (tensor.shape.size() != 2 || tensor.dtype == Dtype::other || tensor.dtype == Dtype::i32 ||
-          name.ends_with(Int8Groups::kSuffix))
+      const files::TensorInfo& tensor = files.find(name);
+      if (tensor.shape.size() != 2 || tensor.dtype == files::Dtype::other ||
+          tensor.dtype == files::Dtype::i32 || name.ends_with(Int8Groups::kSuffix))
         continue;
       const StoredType as = stored(tensor);
       needed += stored_bytes(tensor, as);
-      if (tensor.dtype == Dtype::blocks && as.type != WeightType::blocks) expanded = tensor.dtype_name;
+      if (tensor.dtype == files::Dtype::blocks && as.type != WeightType::blocks) expanded = tensor.dtype_name;
     }
     const auto gigabytes = [](std::uint64_t bytes) {
       const std::uint64_t tenths = bytes / 100'000'000;
@@ -264,9 +265,9 @@ struct FileWeights {
 
   template <class Take>
   void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
-    const TensorInfo& tensor = files.weight(name, std::span(shape.begin(), shape.size()));
+    const files::TensorInfo& tensor = files.weight(name, std::span(shape.begin(), shape.size()));
     read.insert(name);
-    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
+    if (tensor.dtype == files::Dtype::i8) read.insert(name + Int8Groups::kSuffix);
     files.rows(tensor,
                [&](std::int64_t r, std::span<const float> row) { take(static_cast<std::int32_t>(r), row); });
   }

@@ -166,7 +166,7 @@ class NodeSelection {
       const std::int32_t root = begin[sequence_of(begin, sequences_, i)];
       const NodeId parent = i == root ? kNoParent : args_.in.parent ? args_.in.parent[i] : i - root - 1;
       args_.out.token[to] = args_.in.token[i];
-      // A parent that was not kept, or is none, makes the tree bad for whoever reads it.
+      // A parent that was not kept, or is none, makes the tree bad for its readers.
       args_.out.parent[to] = parent >= 0 && parent < i - root && row[root + parent] >= 0
                                  ? row[root + parent] - row[root]
                                  : kNoParent;

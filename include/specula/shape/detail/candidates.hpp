@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/policy/ask.hpp"
 #include "specula/policy/concepts.hpp"
 #include "specula/policy/propose_context.hpp"
 

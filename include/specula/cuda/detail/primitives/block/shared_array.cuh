@@ -6,7 +6,7 @@
 
 #include "specula/base/host_device.hpp"
 
-// Under the address sanitizer, which sees the emulated GPU's memory, nobody may touch the gap behind an
+// Under the address sanitizer, which sees the emulated GPU's memory, no thread may touch the gap after an
 // array.
 #if defined(__SANITIZE_ADDRESS__)
 #define SPECULA_GUARDS_ARRAYS
