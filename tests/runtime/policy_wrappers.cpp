@@ -398,7 +398,7 @@ TEST_CASE("a pipeline has what Speculator has, but for its policies") {
   members.merge(members_of("run/run_record.hpp", "RunRecord"));
   for (const char* policy : {"verifier", "drafter", "shape"}) CHECK(members.erase(policy) == 1);
   CHECK(members.size() > 14);
-  const auto pipeline = members_of("pipeline/run_time_pipeline.hpp", "Pipeline");
+  const auto pipeline = members_of("runtime/run_time_pipeline.hpp", "Pipeline");
   for (const std::string& name : members) {
     CAPTURE(name);
     CHECK(pipeline.contains(name));
