@@ -153,31 +153,37 @@ inline Distribution draft_of(const arrays::SparseDraft& draft, std::int64_t row,
   return {.logits = {&few, RowFormat::sparse}};
 }
 
-/// Fills `memory`'s tree from the arrays of sequence b, whose `roots` are those of the batch before it.
+[[noreturn]] inline void throw_bad_node(NodeId node, const std::string& what) {
+  throw StatusError(Status::bad_tree, "node " + number(node) + ' ' + what);
+}
+
+/// Throws unless sequence b is a proper tree. A row is read of a proper one alone.
+inline void expect_tree(const arrays::Trees& trees, std::int32_t b, const arrays::VerifyCapacity& capacity) {
+  const std::int32_t first = trees.begin[b], size = trees.begin[b + 1] - first;
+  if (trees.position[b] > std::numeric_limits<std::int32_t>::max() - capacity.max_nodes - 1)
+    throw StatusError(Status::bad_tree,
+                      "trees.position is " + number(trees.position[b]) + ", too large for its draft tokens");
+  for (NodeId n = 0; n < size; ++n) {
+    if (const Token token = trees.token[first + n]; token >= capacity.vocab)
+      throw_bad_node(n,
+                     "is token " + number(token) + ", outside the vocabulary of " + number(capacity.vocab));
+    const NodeId parent = trees.parent ? trees.parent[first + n] : n - 1;
+    if (n == 0 ? parent != kNoParent : parent < 0 || parent >= n)
+      throw_bad_node(
+          n, "has parent " + number(parent) + (n == 0 ? ", must be -1" : ", must be an earlier node"));
+  }
+}
+
+/// Fills `sized`'s tree from the arrays of sequence b, whose `roots` are those of the batch before it.
 template <bool reads_draft, class Element, class Draft, class Sized>
 void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, std::int64_t roots,
                    const SamplingParams& params, Sized& sized) {
   const arrays::Trees& trees = args.trees;
-  const auto fail = [](Status status, const std::string& what) { throw StatusError(status, what); };
   const std::int32_t first = trees.begin[b], size = trees.begin[b + 1] - first;
-  const auto tree_error = [&](NodeId node, const std::string& what) {
-    fail(Status::bad_tree, "node " + number(node) + ' ' + what);
-  };
-  if (trees.position[b] > std::numeric_limits<std::int32_t>::max() - args.capacity.max_nodes - 1)
-    fail(Status::bad_tree,
-         "trees.position is " + number(trees.position[b]) + ", too large for its draft tokens");
-  // The whole tree first: a row is read of a proper one alone.
-  for (NodeId n = 0; n < size; ++n) {
-    if (const Token token = trees.token[first + n]; token >= args.capacity.vocab)
-      tree_error(n,
-                 "is token " + number(token) + ", outside the vocabulary of " + number(args.capacity.vocab));
-    const NodeId parent = trees.parent ? trees.parent[first + n] : n - 1;
-    if (n == 0 ? parent != kNoParent : parent < 0 || parent >= n)
-      tree_error(n, "has parent " + number(parent) + (n == 0 ? ", must be -1" : ", must be an earlier node"));
-  }
+  expect_tree(trees, b, args.capacity);
   const auto expect_row = [&](NodeId n) {
     if (args.target.row_of_node && args.target.row_of_node[first + n] < 0)
-      tree_error(n, "has row " + number(args.target.row_of_node[first + n]) + " in target.row_of_node");
+      throw_bad_node(n, "has row " + number(args.target.row_of_node[first + n]) + " in target.row_of_node");
   };
   expect_row(0);
   sized.tree.reset(trees.token[first], trees.position[b]);
@@ -196,8 +202,8 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
       const std::int64_t row = args.draft.row_of_node ? args.draft.row_of_node[first + n] : first + n - roots;
       sized.row[static_cast<std::size_t>(n)] = row;
       if (args.draft.rows > 0 && row >= args.draft.rows)
-        fail(Status::bad_draft_row, "node " + number(n) + " has row " + number(row) +
-                                        " of the draft, which has " + number(args.draft.rows));
+        throw StatusError(Status::bad_draft_row, "node " + number(n) + " has row " + number(row) +
+                                                     " of the draft, which has " + number(args.draft.rows));
       if (row >= 0) {
         NodeId same = kNoParent;  // an earlier child of the parent, drawn from the same row
         sized.tree.children(parent, [&](NodeId c) {
@@ -209,7 +215,8 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
                   ? sized.tree.draft_distribution(same)
                   : draft_of(args.draft, row, params, sized.scan, sized.sparse[static_cast<std::size_t>(n)]);
         } catch (const StatusError& e) {
-          fail(e.status(), "row " + number(row) + " of the draft, of node " + number(n) + ": " + e.what());
+          throw StatusError(e.status(),
+                            "row " + number(row) + " of the draft, of node " + number(n) + ": " + e.what());
         }
         if (args.draft.scale) scale = args.draft.scale[first + n];
       }
@@ -218,74 +225,77 @@ void read_proposal(const BatchArguments<Element, Draft>& args, std::int32_t b, s
   }
 }
 
+/// Verifies sequence b, and writes its results. Throws for one that is damaged.
+template <class Rule, class Element, class Draft, class Sized, class Rng>
+void verify_sequence(const Rule& rule, const BatchArguments<Element, Draft>& args, std::int32_t b,
+                     std::int64_t roots, Rng rng, Sized& sized, VerifyResult& result) {
+  // A rule that may judge draft tokens of the target's own noise does not read q.
+  constexpr bool kReadsDraft = !Rule::lossless_for(ProposalKind::shared);
+  const SamplingParams params = valid_params(args.target.params, b);
+  const std::int32_t first = args.trees.begin[b], size = args.trees.begin[b + 1] - first;
+  if (first < 0 || size < 0 || size > args.capacity.max_nodes)
+    throw StatusError(Status::bad_tree, "trees.begin is " + number(first) + ", then " + number(first + size) +
+                                            ": must be 0 to " + number(args.capacity.max_nodes) + " nodes");
+  read_proposal<kReadsDraft>(args, b, roots, params, sized);
+  const RowPointer logits = row_pointer(args.target.logits);
+  const std::int32_t* const map = args.target.row_of_node;
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(args.target.stride);
+  const TargetDistributions target(NodeRows(map ? logits : logits + first * stride, size, args.capacity.vocab,
+                                            stride, map ? map + first : nullptr),
+                                   params, sized.workspace);
+  rule.decide(sized.tree, target, rng, result);
+
+  const std::vector<NodeId>& path = result.accepted;
+  const auto count = static_cast<std::int32_t>(path.size());
+  if (count > args.width())
+    throw StatusError(Status::bad_tree, "a path of " + number(count) + " nodes, capacity.max_depth is " +
+                                            number(args.capacity.max_depth));
+  const std::ptrdiff_t cell = std::ptrdiff_t{b} * args.width();
+  for (std::int32_t i = 0; i < count; ++i) {
+    const NodeId node = path[static_cast<std::size_t>(i)];
+    const Token token =
+        i + 1 < count ? sized.tree.token(path[static_cast<std::size_t>(i) + 1]) : result.next_token;
+    args.out.accepted[cell + i] = node;
+    args.out.token[cell + i] = token;
+    const NodeState& state = target.node_states()[node];
+    if (args.out.log_prob && state.has_distribution)
+      args.out.log_prob[cell + i] = static_cast<float>(log_prob(state.distribution, token));
+  }
+  args.out.count[b] = count;
+}
+
+/// The results of sequence b before it is verified.
+inline void clear_results(const arrays::VerifyResults& out, std::int32_t b, std::int32_t width) {
+  const std::ptrdiff_t cell = std::ptrdiff_t{b} * width;
+  for (std::int32_t i = 0; i < width; ++i) {
+    out.token[cell + i] = kNoToken;
+    out.accepted[cell + i] = kNoParent;
+    if (out.log_prob) out.log_prob[cell + i] = 0;
+  }
+  out.count[b] = 0;
+  out.status[b] = Status::ok;
+}
+
 template <class Rule, class Element, class Draft, class RngOf>
 std::int32_t verify_each(const Rule& rule, const BatchArguments<Element, Draft>& args, BatchMemory& memory,
                          RngOf rng_of) {
-  // A rule that may judge draft tokens of the target's own noise does not read q.
-  constexpr bool kReadsDraft = !Rule::lossless_for(ProposalKind::shared);
   expect_arguments(args);
   memory.fit(args.capacity);
-  auto& sized = *memory.sized_;
-  const std::int32_t width = args.width();
   std::int64_t roots = 0;
   std::int32_t failed = 0;
-
-  const auto verify_one = [&](std::int32_t b) {
-    const SamplingParams params = valid_params(args.target.params, b);
-    const std::int32_t first = args.trees.begin[b], size = args.trees.begin[b + 1] - first;
-    if (first < 0 || size < 0 || size > args.capacity.max_nodes)
-      throw StatusError(Status::bad_tree, "trees.begin is " + number(first) + ", then " +
-                                              number(first + size) + ": must be 0 to " +
-                                              number(args.capacity.max_nodes) + " nodes");
-    read_proposal<kReadsDraft>(args, b, roots, params, sized);
-    const RowPointer logits = row_pointer(args.target.logits);
-    const std::int32_t* const map = args.target.row_of_node;
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(args.target.stride);
-    const TargetDistributions target(NodeRows(map ? logits : logits + first * stride, size,
-                                              args.capacity.vocab, stride, map ? map + first : nullptr),
-                                     params, sized.workspace);
-    auto rng = rng_of(b);
-    rule.decide(sized.tree, target, rng, memory.result_);
-
-    const std::vector<NodeId>& path = memory.result_.accepted;
-    const auto count = static_cast<std::int32_t>(path.size());
-    if (count > width)
-      throw StatusError(Status::bad_tree, "a path of " + number(count) + " nodes, capacity.max_depth is " +
-                                              number(args.capacity.max_depth));
-    const std::ptrdiff_t cell = std::ptrdiff_t{b} * width;
-    for (std::int32_t i = 0; i < count; ++i) {
-      const NodeId node = path[static_cast<std::size_t>(i)];
-      const Token token =
-          i + 1 < count ? sized.tree.token(path[static_cast<std::size_t>(i) + 1]) : memory.result_.next_token;
-      args.out.accepted[cell + i] = node;
-      args.out.token[cell + i] = token;
-      const NodeState& state = target.node_states()[node];
-      if (args.out.log_prob && state.has_distribution)
-        args.out.log_prob[cell + i] = static_cast<float>(log_prob(state.distribution, token));
-    }
-    args.out.count[b] = count;
-  };
-
   for (std::int32_t b = 0; b < args.sequences(); ++b) {
-    const std::ptrdiff_t cell = std::ptrdiff_t{b} * width;
-    for (std::int32_t i = 0; i < width; ++i) {
-      args.out.token[cell + i] = kNoToken;
-      args.out.accepted[cell + i] = kNoParent;
-      if (args.out.log_prob) args.out.log_prob[cell + i] = 0;
-    }
-    args.out.count[b] = 0;
-    args.out.status[b] = Status::ok;
-    memory.messages_[static_cast<std::size_t>(b)].clear();
+    clear_results(args.out, b, args.width());
+    std::string& message = memory.messages_[static_cast<std::size_t>(b)];
+    message.clear();
     if (args.trees.begin[b] == args.trees.begin[b + 1]) continue;
     ++roots;
     const auto fail = [&](Status status, const std::exception& e) {
       args.out.status[b] = status;
-      memory.messages_[static_cast<std::size_t>(b)] =
-          "verify_batch: sequence " + std::to_string(b) + ": " + e.what();
+      message = "verify_batch: sequence " + std::to_string(b) + ": " + e.what();
       ++failed;
     };
     try {
-      verify_one(b);
+      verify_sequence(rule, args, b, roots, rng_of(b), *memory.sized_, memory.result_);
     } catch (const StatusError& e) {
       fail(e.status(), e);
     } catch (const std::invalid_argument& e) {  // a proposal that the rule does not take

@@ -42,19 +42,21 @@ struct TensorName {
   std::int32_t rows;
 };
 
-/// Builds the weights from a `source` of tensors by Hugging Face name:
+/// Reads matrices and vectors of weights from a `source` of tensors by Hugging Face name:
 ///   source.draft_tokens(config)                  the tokens of the draft vocabulary, if there is one
 ///   source.stored(name, rows, cols)              how a tensor of a matrix is stored
 ///   source.fill(name, rows, cols, matrix, first) sets the matrix's rows from `first` on
 ///   source.rows(name, shape, take(r, row))       calls take per row of a vector
 template <class Real, class Source>
-DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& source) {
-  Arena arena;
-  const auto matrix = [&](std::initializer_list<TensorName> parts, std::int32_t cols) {
+class WeightReader {
+ public:
+  explicit WeightReader(Source& source) : source_(source) {}
+
+  PanelMatrix<Real> matrix(std::initializer_list<TensorName> parts, std::int32_t cols) {
     std::vector<RowRange> ranges;  // neighbours that are stored alike are one
     bool whole_panels = true;
     for (const auto& part : parts) {
-      const StoredType stored = source.stored(part.name, part.rows, cols);
+      const StoredType stored = source_.stored(part.name, part.rows, cols);
       if (ranges.empty() || !(ranges.back().stored == stored)) {
         whole_panels = whole_panels && (ranges.empty() || ranges.back().rows % kPanel == 0);
         ranges.push_back({0, stored});
@@ -66,76 +68,91 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
       for (const RowRange& range : ranges) all.rows += range.rows;
       ranges = {all};
     }
-    PanelMatrix<Real> result(ranges, cols, arena);
+    PanelMatrix<Real> result(ranges, cols, arena_);
     std::int32_t first = 0;
     for (const auto& part : parts) {
-      source.fill(part.name, part.rows, cols, result, first);
+      source_.fill(part.name, part.rows, cols, result, first);
       first += part.rows;
     }
     return result;
-  };
-  const auto vectors = [&](std::initializer_list<TensorName> parts) {
+  }
+  AlignedVector<Real> vectors(std::initializer_list<TensorName> parts) {
     std::int32_t size = 0, first = 0;
     for (const auto& part : parts) size += part.rows;
     AlignedVector<Real> result(static_cast<std::size_t>(round_up(size, kPanel)));
     for (const auto& part : parts) {
-      source.rows(part.name, {part.rows}, [&](std::int32_t, std::span<const float> row) {
+      source_.rows(part.name, {part.rows}, [&](std::int32_t, std::span<const float> row) {
         std::copy(row.begin(), row.end(), result.begin() + first);
       });
       first += part.rows;
     }
     return result;
-  };
-  const auto vector = [&](const std::string& name) { return vectors({{name, config.hidden_size}}); };
+  }
+
+ private:
+  Source& source_;
+  Arena arena_;
+};
+
+template <class Real, class Source>
+LayerWeights<Real> read_layer(WeightReader<Real, Source>& read, const DecoderConfig& config, std::int32_t l) {
+  const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
+                    mlp = at + "mlp.";
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
                      cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
+  LayerWeights<Real> layer;
+  layer.attention.qkv = read.matrix({{attention + "q_proj.weight", queries},
+                                     {attention + "k_proj.weight", keys},
+                                     {attention + "v_proj.weight", keys}},
+                                    hidden);
+  layer.attention.output = read.matrix({{attention + "o_proj.weight", hidden}}, queries);
+  layer.mlp.gate_up = read.matrix({{mlp + "gate_proj.weight", config.intermediate_size},
+                                   {mlp + "up_proj.weight", config.intermediate_size}},
+                                  hidden);
+  layer.mlp.down = read.matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
+  if (config.conditioned_on != Conditioning::features)
+    layer.attention.norm = read.vectors({{at + "input_layernorm.weight", hidden}});
+  if (config.qkv_bias)
+    layer.attention.qkv_bias = read.vectors({{attention + "q_proj.bias", queries},
+                                             {attention + "k_proj.bias", keys},
+                                             {attention + "v_proj.bias", keys}});
+  if (config.output_bias) layer.attention.output_bias = read.vectors({{attention + "o_proj.bias", hidden}});
+  if (config.query_key_norms) {
+    layer.attention.query_norm = read.vectors({{attention + "q_norm.weight", config.head_dim}});
+    layer.attention.key_norm = read.vectors({{attention + "k_norm.weight", config.head_dim}});
+  }
+  layer.mlp.norm = read.vectors({{at + "post_attention_layernorm.weight", hidden}});
+  if (config.conditioned_on == Conditioning::key_values) {
+    CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
+    block.query = read.matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
+    block.output = read.matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
+  }
+  return layer;
+}
+
+template <class Real, class Source>
+DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& source) {
+  WeightReader<Real, Source> read(source);
+  const std::int32_t hidden = config.hidden_size;
   DecoderWeights<Real> out;
   out.config = config;
   if (config.draft_vocab_size > 0) out.draft_tokens = source.draft_tokens(config);
   if (config.conditioned_on == Conditioning::features) {
     FeatureInputWeights<Real>& input = out.feature_input.emplace();
-    input.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
-    input.bias = vector("model.fc.bias");
+    input.fusion = read.matrix({{"model.fc.weight", hidden}}, 2 * hidden);
+    input.bias = read.vectors({{"model.fc.bias", hidden}});
     if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
-      input.states = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
+      input.states = read.matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
   } else {
     if (config.borrows_embedding())
-      out.embed_projection = matrix({{"model.embed_projection.weight", hidden}}, config.target_hidden_size);
+      out.embed_projection =
+          read.matrix({{"model.embed_projection.weight", hidden}}, config.target_hidden_size);
     else
-      out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
-    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.head_rows()}}, hidden);
-    out.final_norm = vector("model.norm.weight");
+      out.embedding = read.matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
+    if (!config.tied_head) out.separate_head = read.matrix({{"lm_head.weight", config.head_rows()}}, hidden);
+    out.final_norm = read.vectors({{"model.norm.weight", hidden}});
   }
-  for (std::int32_t l = 0; l < config.layers; ++l) {
-    const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
-                      mlp = at + "mlp.";
-    LayerWeights<Real>& layer = out.layers.emplace_back();
-    layer.attention.qkv = matrix({{attention + "q_proj.weight", queries},
-                                  {attention + "k_proj.weight", keys},
-                                  {attention + "v_proj.weight", keys}},
-                                 hidden);
-    layer.attention.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
-    layer.mlp.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
-                                {mlp + "up_proj.weight", config.intermediate_size}},
-                               hidden);
-    layer.mlp.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
-    if (!out.feature_input) layer.attention.norm = vector(at + "input_layernorm.weight");
-    if (config.qkv_bias)
-      layer.attention.qkv_bias = vectors({{attention + "q_proj.bias", queries},
-                                          {attention + "k_proj.bias", keys},
-                                          {attention + "v_proj.bias", keys}});
-    if (config.output_bias) layer.attention.output_bias = vector(attention + "o_proj.bias");
-    if (config.query_key_norms) {
-      layer.attention.query_norm = vectors({{attention + "q_norm.weight", config.head_dim}});
-      layer.attention.key_norm = vectors({{attention + "k_norm.weight", config.head_dim}});
-    }
-    layer.mlp.norm = vector(at + "post_attention_layernorm.weight");
-    if (config.conditioned_on == Conditioning::key_values) {
-      CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
-      block.query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
-      block.output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
-    }
-  }
+  for (std::int32_t l = 0; l < config.layers; ++l) out.layers.push_back(read_layer(read, config, l));
   return out;
 }
 

@@ -37,47 +37,14 @@ SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) 
   return RowScan<Cluster>::shared_bytes(size, warps) + array_bytes<Token>(draws);
 }
 
-/// One row by one cluster: all of it reads, one warp draws.
-template <bool kTakesCuts = true, class Cluster, class Element>
-SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const SampleArgs<Element>& args,
-                           const ScanSize& size, int draws) {
-  if (!is_live(r, args.row_count)) return;
-  const auto block = cluster.block();
-  const auto warp = block.warp();
-  const int b = args.sequence_of_row ? args.sequence_of_row[r] : r;
-  const SamplingParams params = args.params[b];
-  const Row<Element> row{args.logits + r * args.stride, size.vocab};
-  PhiloxRandom rng{};
-  RandomKey key{};
-  const auto read_key = [&] {
-    rng = {args.seed[b], args.sequence ? args.sequence[b] : 0};
-    key = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
-  };
-  read_key();  // before any wait: hides its latency
-  RowScan<Cluster> scan(cluster, size, shared);
-  Token* const drawn =
-      reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
-  end_array(drawn, draws);
-  RowStats distribution{0, 0, params.temperature, 0, kNoToken, status_of(params, kTakesCuts)};
-  const bool runs = distribution.status == Status::ok, cut = kTakesCuts && is_cut(params);
-  if (runs) {
-    const auto row_of = [&](int) { return row; };
-    scan.template read<Element>(
-        1, row_of, params, false, [] {}, [](int) {});
-    if constexpr (kTakesCuts)
-      if (cut) {
-        block.sync();
-        const bool kept = scan.template truncate<Element>(1, row_of, params);
-        read_key();  // again: a cut has no registers left to keep it
-        block.sync();
-        if (!kept) scan.template keep<Element>(0, 1, row_of);
-      }
-  } else {
-    scan.leave();
-  }
-  if (cluster.rank() != 0 || block.warp_rank() != 0) return;
-  if (runs) distribution = scan.facts(0).distribution;
-
+/// Draws from row r, whose distribution is known, by one warp: `key` is the first draw's. `drawn` is shared
+/// memory for the tokens that later draws exclude.
+template <class Cluster, class Element>
+SPECULA_HD void draw_row(RowScan<Cluster>& scan, Cluster cluster, const Row<Element>& row,
+                         const RowStats& distribution, bool cut, const PhiloxRandom& rng,
+                         const RandomKey& key, const SampleArgs<Element>& args, int r, int draws,
+                         Token* drawn) {
+  const auto warp = cluster.block().warp();
   const bool ok = distribution.status == Status::ok, point = distribution.point != kNoToken;
   const Exponent exponent = point || !ok ? Exponent() : Exponent(distribution);
   int without = 0;  // draws that are excluded from now on
@@ -124,6 +91,48 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   }
   if (args.stats && warp.rank() == 0)
     args.stats[r * (args.stats_stride ? args.stats_stride : std::int64_t{1})] = distribution;
+}
+
+/// One row by one cluster: all of it reads, one warp draws.
+template <bool kTakesCuts = true, class Cluster, class Element>
+SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const SampleArgs<Element>& args,
+                           const ScanSize& size, int draws) {
+  if (!is_live(r, args.row_count)) return;
+  const auto block = cluster.block();
+  const int b = args.sequence_of_row ? args.sequence_of_row[r] : r;
+  const SamplingParams params = args.params[b];
+  const Row<Element> row{args.logits + r * args.stride, size.vocab};
+  PhiloxRandom rng{};
+  RandomKey key{};
+  const auto read_key = [&] {
+    rng = {args.seed[b], args.sequence ? args.sequence[b] : 0};
+    key = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
+  };
+  read_key();  // before any wait: hides its latency
+  RowScan<Cluster> scan(cluster, size, shared);
+  Token* const drawn =
+      reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
+  end_array(drawn, draws);
+  RowStats distribution{0, 0, params.temperature, 0, kNoToken, status_of(params, kTakesCuts)};
+  const bool runs = distribution.status == Status::ok, cut = kTakesCuts && is_cut(params);
+  if (runs) {
+    const auto row_of = [&](int) { return row; };
+    scan.template read<Element>(
+        1, row_of, params, false, [] {}, [](int) {});
+    if constexpr (kTakesCuts)
+      if (cut) {
+        block.sync();
+        const bool kept = scan.template truncate<Element>(1, row_of, params);
+        read_key();  // again: a cut has no registers left to keep it
+        block.sync();
+        if (!kept) scan.template keep<Element>(0, 1, row_of);
+      }
+  } else {
+    scan.leave();
+  }
+  if (cluster.rank() != 0 || block.warp_rank() != 0) return;
+  if (runs) distribution = scan.facts(0).distribution;
+  draw_row(scan, cluster, row, distribution, cut, rng, key, args, r, draws, drawn);
 }
 
 #ifdef __CUDACC__

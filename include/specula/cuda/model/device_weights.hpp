@@ -91,6 +91,62 @@ inline std::size_t device_bytes(const cpu::DecoderConfig& config, std::int32_t p
          4 * (hidden + size(positions) * head);
 }
 
+/// Copies matrices and vectors to `device`, in places of their own: place(i) is where row, column or number i
+/// lies among those of a padded head.
+template <class Device>
+class WeightUpload {
+ public:
+  explicit WeightUpload(Device& device) : device_(device) {}
+
+  template <class T>
+  const T* copied(const std::vector<T>& values) {
+    T* const to = device_.template allocate<T>(values.size());
+    device_.put(to, values.data(), values.size());
+    bytes_ += values.size() * sizeof(T);
+    return to;
+  }
+  template <class Real>
+  DeviceMatrix matrix(const cpu::PanelMatrix<Real>& m, auto row, auto column) {
+    const std::int32_t rows = row(m.rows()), cols = column(m.cols());
+    std::vector<BFloat16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
+    std::vector<Real> exact(static_cast<std::size_t>(m.cols()));
+    for (std::int32_t r = 0; r < m.rows(); ++r) {
+      m.get_row(r, exact.data());
+      BFloat16* const to = values.data() + static_cast<std::ptrdiff_t>(row(r)) * cols;
+      for (std::int32_t k = 0; k < m.cols(); ++k) {
+        const auto x = static_cast<double>(exact[static_cast<std::size_t>(k)]);
+        const BFloat16 rounded = to_bfloat16(static_cast<float>(x));
+        const double error = static_cast<double>(to_float(rounded)) - x;
+        squares_ += x * x, errors_ += error * error;
+        to[column(k)] = rounded;
+      }
+    }
+    return {copied(values), rows, cols};
+  }
+  /// Null if there are none.
+  const float* numbers(const auto& values, std::int32_t size, auto place) {
+    if (values.empty()) return nullptr;
+    std::vector<float> padded(static_cast<std::size_t>(place(size)));
+    for (std::int32_t i = 0; i < size; ++i)
+      padded[static_cast<std::size_t>(place(i))] = static_cast<float>(values[static_cast<std::size_t>(i)]);
+    return copied(padded);
+  }
+  /// `row(p)`: the `half` numbers of position p.
+  const float* angles(std::int32_t positions, std::int32_t half, std::int32_t padding, auto row) {
+    std::vector<float> all(static_cast<std::size_t>(positions) * static_cast<std::size_t>(half + padding));
+    for (std::int32_t p = 0; p < positions; ++p)
+      std::copy_n(row(p), half, all.begin() + static_cast<std::ptrdiff_t>(p) * (half + padding));
+    return copied(all);
+  }
+  std::size_t bytes() const { return bytes_; }
+  double distance() const { return squares_ > 0 ? std::sqrt(errors_ / squares_) : 0; }
+
+ private:
+  Device& device_;
+  std::size_t bytes_ = 0;
+  double squares_ = 0, errors_ = 0;
+};
+
 }  // namespace detail
 
 /// Copies weights to a device, tensor by tensor: of the host it needs memory for one, beside `from`. bfloat16
@@ -110,63 +166,27 @@ DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std:
   const auto in_heads = [&](std::int32_t i) {
     return i + (i / half) * padding;
   };  // where halves of heads lie
-  const auto copied = [&]<class T>(const std::vector<T>& values) {
-    T* const to = device.template allocate<T>(values.size());
-    device.put(to, values.data(), values.size());
-    out.bytes += values.size() * sizeof(T);
-    return static_cast<const T*>(to);
-  };
-  double squares = 0, errors = 0;
-  const auto matrix = [&](const cpu::PanelMatrix<Real>& m, auto row, auto column) {
-    const std::int32_t rows = row(m.rows()), cols = column(m.cols());
-    std::vector<BFloat16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
-    std::vector<Real> exact(static_cast<std::size_t>(m.cols()));
-    for (std::int32_t r = 0; r < m.rows(); ++r) {
-      m.get_row(r, exact.data());
-      BFloat16* const to = values.data() + static_cast<std::ptrdiff_t>(row(r)) * cols;
-      for (std::int32_t k = 0; k < m.cols(); ++k) {
-        const auto x = static_cast<double>(exact[static_cast<std::size_t>(k)]);
-        const BFloat16 rounded = detail::to_bfloat16(static_cast<float>(x));
-        const double error = static_cast<double>(detail::to_float(rounded)) - x;
-        squares += x * x, errors += error * error;
-        to[column(k)] = rounded;
-      }
-    }
-    return DeviceMatrix{copied(values), rows, cols};
-  };
-  const auto numbers = [&](const auto& values, std::int32_t size, auto place) -> const float* {
-    if (values.empty()) return nullptr;
-    std::vector<float> padded(static_cast<std::size_t>(place(size)));
-    for (std::int32_t i = 0; i < size; ++i)
-      padded[static_cast<std::size_t>(place(i))] = static_cast<float>(values[static_cast<std::size_t>(i)]);
-    return copied(padded);
-  };
-  out.embedding = matrix(from.tokens(), same, same);
-  out.head = &from.head() == &from.tokens() ? out.embedding : matrix(from.head(), same, same);
-  out.final_norm = numbers(from.final_norm, c.hidden_size, same);
+  detail::WeightUpload<Device> to(device);
+  out.embedding = to.matrix(from.tokens(), same, same);
+  out.head = &from.head() == &from.tokens() ? out.embedding : to.matrix(from.head(), same, same);
+  out.final_norm = to.numbers(from.final_norm, c.hidden_size, same);
   const cpu::detail::RopeTable<float> table(c, positions);
-  const auto angles = [&](auto row) {
-    std::vector<float> all(static_cast<std::size_t>(positions) * static_cast<std::size_t>(half + padding));
-    for (std::int32_t p = 0; p < positions; ++p)
-      std::copy_n(row(p), half, all.begin() + static_cast<std::ptrdiff_t>(p) * (half + padding));
-    return copied(all);
-  };
-  out.cosine = angles([&](std::int32_t p) { return table.cosine(p); });
-  out.sine = angles([&](std::int32_t p) { return table.sine(p); });
+  out.cosine = to.angles(positions, half, padding, [&](std::int32_t p) { return table.cosine(p); });
+  out.sine = to.angles(positions, half, padding, [&](std::int32_t p) { return table.sine(p); });
   for (const cpu::LayerWeights<Real>& l : from.layers) {
     DeviceLayer& layer = out.layers.emplace_back();
-    layer.attention_norm = numbers(l.attention.norm, c.hidden_size, same);
-    layer.mlp_norm = numbers(l.mlp.norm, c.hidden_size, same);
-    layer.qkv_bias = numbers(l.attention.qkv_bias, (c.heads + 2 * c.kv_heads) * c.head_dim, in_heads);
-    layer.output_bias = numbers(l.attention.output_bias, c.hidden_size, same);
-    layer.query_norm = numbers(l.attention.query_norm, c.head_dim, in_heads);
-    layer.key_norm = numbers(l.attention.key_norm, c.head_dim, in_heads);
-    layer.qkv = matrix(l.attention.qkv, in_heads, same);
-    layer.output = matrix(l.attention.output, same, in_heads);
-    layer.gate_up = matrix(l.mlp.gate_up, same, same);
-    layer.down = matrix(l.mlp.down, same, same);
+    layer.attention_norm = to.numbers(l.attention.norm, c.hidden_size, same);
+    layer.mlp_norm = to.numbers(l.mlp.norm, c.hidden_size, same);
+    layer.qkv_bias = to.numbers(l.attention.qkv_bias, (c.heads + 2 * c.kv_heads) * c.head_dim, in_heads);
+    layer.output_bias = to.numbers(l.attention.output_bias, c.hidden_size, same);
+    layer.query_norm = to.numbers(l.attention.query_norm, c.head_dim, in_heads);
+    layer.key_norm = to.numbers(l.attention.key_norm, c.head_dim, in_heads);
+    layer.qkv = to.matrix(l.attention.qkv, in_heads, same);
+    layer.output = to.matrix(l.attention.output, same, in_heads);
+    layer.gate_up = to.matrix(l.mlp.gate_up, same, same);
+    layer.down = to.matrix(l.mlp.down, same, same);
   }
-  out.distance = squares > 0 ? std::sqrt(errors / squares) : 0;
+  out.bytes = to.bytes(), out.distance = to.distance();
   return out;
 }
 

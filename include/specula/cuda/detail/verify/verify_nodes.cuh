@@ -78,6 +78,25 @@ SPECULA_HD std::size_t nodes_bytes(const ScanSize& size, int max_nodes, int warp
          array_bytes<NodeChoice>(max_nodes) + array_bytes<Token>(max_nodes) + array_bytes<NodeId>(max_nodes);
 }
 
+/// The target's choice after a node whose row was read, by one warp.
+template <class Cluster, class Element>
+SPECULA_HD NodeChoice choice_after(NodeId node, RowScan<Cluster>& scan,
+                                   ChosenSequenceVerifier<Cluster>& verifier, const Row<Element>& row,
+                                   const NodeId* parents, bool cut, bool wants_log_prob) {
+  const RowStats& distribution = scan.facts(0).distribution;
+  NodeChoice choice{distribution.point, distribution.status, 0};
+  if (distribution.status != Status::ok || distribution.point != kNoToken) return choice;
+  int depth = 0;
+  for (NodeId n = node, above = 0; n > 0; n = above, ++depth) {
+    above = verifier.is_chain() ? n - 1 : parents[n];
+    if (above < 0 || above >= n) break;  // no tree, as will be seen
+  }
+  choice.token = scan.draw(cut, 0, 0, row, verifier.sample_words(depth));
+  if (wants_log_prob && choice.token >= 0)
+    choice.log_prob = RowScan<Cluster>::log_prob_of(row, choice.token, distribution);
+  return choice;
+}
+
 /// Node index % max_nodes of sequence index / max_nodes, by one cluster.
 template <class Rule, class Cluster, class Element>
 SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int index,
@@ -126,21 +145,8 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
         block.sync();
         if (!kept) scan.template keep<Element>(0, 1, row_of);
       }
-    if (cluster.rank() == 0 && block.warp_rank() == 0) {
-      const RowStats& distribution = scan.facts(0).distribution;
-      int depth = 0;
-      for (NodeId n = node, above = 0; n > 0; n = above, ++depth) {
-        above = verifier.is_chain() ? n - 1 : parents[n];
-        if (above < 0 || above >= n) break;  // no tree, as will be seen
-      }
-      choice.token = distribution.point, choice.status = distribution.status;
-      if (distribution.status == Status::ok && distribution.point == kNoToken) {
-        const Words words = verifier.sample_words(depth);
-        choice.token = scan.draw(cut, 0, 0, row, words);
-        if (verify.out.log_prob && choice.token >= 0)
-          choice.log_prob = Scan::log_prob_of(row, choice.token, distribution);
-      }
-    }
+    if (cluster.rank() == 0 && block.warp_rank() == 0)
+      choice = choice_after(node, scan, verifier, row, parents, cut, verify.out.log_prob != nullptr);
   } else {
     scan.leave();
     if (block.warp_rank() == 0) check_proposal();

@@ -139,11 +139,10 @@ class DeviceProducts {
     expect(try_multiply(p, algorithm, w, x, out, add), "a product");
   }
 
-  /// The fastest of the library's candidates; if it must be exact, of those that give one row the same bits
-  /// in each of the height's places among random rows, and in two calls.
-  ProductAlgorithm choose(const Product& product, const DeviceMatrix& w, const ProductShape& s) {
+  /// The library's candidates for a product.
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Product& product) {
     cublasLtMatmulPreference_t preference = nullptr;
-    cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
+    std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
     int count = 0;
     expect(cublasLtMatmulPreferenceCreate(&preference), "a preference");
     std::size_t most = kBytes;
@@ -151,65 +150,11 @@ class DeviceProducts {
                                          sizeof most);
     const cublasStatus_t asked =
         cublasLtMatmulAlgoGetHeuristic(blas_, product.how, product.a, product.b, product.c, product.c,
-                                       preference, kCandidates, results, &count);
+                                       preference, kCandidates, results.data(), &count);
     cublasLtMatmulPreferenceDestroy(preference);
     expect(asked, "algorithms of a product");
-    const auto height = static_cast<std::size_t>(s.height), cols = static_cast<std::size_t>(s.cols),
-               rows = static_cast<std::size_t>(s.rows);
-    const Scratch<BFloat16> x(height * cols), probe(cols);
-    const Scratch<float> out(height * rows);
-    fill(x.data(), height * cols, 1), fill(probe.data(), cols, 2);
-    expect(cudaMemsetAsync(out.data(), 0, height * rows * sizeof(float), stream_), "cudaMemset");
-    const auto seconds = [&](int i) -> std::optional<double> {
-      const auto& algorithm = results[i].algo;
-      if (results[i].state != CUBLAS_STATUS_SUCCESS) return {};
-      for (int warm = 0; warm < 3; ++warm)
-        if (try_multiply(product, algorithm, w, x.data(), out.data(), s.add) != CUBLAS_STATUS_SUCCESS) {
-          cudaGetLastError();
-          return {};
-        }
-      Graph graph(captured(stream_, [&] {
-        for (int run = 0; run < kTimed; ++run) multiply(product, algorithm, w, x.data(), out.data(), s.add);
-      }));
-      Event begin, end;
-      float best = std::numeric_limits<float>::infinity();
-      for (int turn = 0; turn < 3; ++turn) {  // replayed, so that the host's time is not in it
-        begin.record(stream_);
-        expect(cudaGraphLaunch(graph.get(), stream_), "a graph's launch");
-        end.record(stream_);
-        best = smaller(best, end.milliseconds_since(begin));
-      }
-      return static_cast<double>(best) / 1e3;
-    };
-    std::vector<float> first(rows), other(rows);
-    const auto exact = [&](int i) {
-      if (!s.exact) return true;
-      const int places = smaller(s.height, kPlaces);
-      for (int n = 0; n < 2 * places; ++n) {            // each place twice
-        const int k = n / 2, step = s.height / places;  // all places of a tile of up to `step` rows, too
-        const auto place = static_cast<std::size_t>(k * step + k % step);
-        BFloat16* const row = x.data() + place * cols;
-        float* const result = out.data() + place * rows;
-        expect(cudaMemcpyAsync(row, probe.data(), cols * sizeof(BFloat16), cudaMemcpyDeviceToDevice, stream_),
-               "a copy");
-        expect(cudaMemsetAsync(result, 0, rows * sizeof(float), stream_), "cudaMemset");
-        multiply(product, results[i].algo, w, x.data(), out.data(), s.add);
-        std::vector<float>& got = n == 0 ? first : other;
-        expect(cudaMemcpyAsync(got.data(), result, rows * sizeof(float), cudaMemcpyDeviceToHost, stream_),
-               "a copy");
-        fill(row, cols, static_cast<unsigned>(3 + n));  // waits; another random row in its place
-        if (n > 0 && std::memcmp(first.data(), other.data(), rows * sizeof(float)) != 0) return false;
-      }
-      return true;
-    };
-    const std::optional<int> best = choose_product(count, seconds, exact);
-    if (!best)
-      throw DeviceError(
-          "cuBLASLt: none of " + std::to_string(count) + " algorithms for a product of " + name(s) +
-          (s.exact ? " gives a row the same bits in every place; FreeProducts do not need it" : " runs"));
-    ProductAlgorithm words;
-    std::memcpy(words.data(), &results[*best].algo, sizeof words);
-    return words;
+    results.resize(static_cast<std::size_t>(count));
+    return results;
   }
   /// Device memory for a while.
   template <class T>
@@ -225,6 +170,91 @@ class DeviceProducts {
    private:
     std::unique_ptr<T, Free> at_;
   };
+  /// A product to try algorithms with: random rows, and memory for what comes out.
+  struct Trial {
+    Trial(const Product& p, const DeviceMatrix& matrix, const ProductShape& s)
+        : product(p),
+          w(matrix),
+          shape(s),
+          cols(static_cast<std::size_t>(s.cols)),
+          rows(static_cast<std::size_t>(s.rows)),
+          x(static_cast<std::size_t>(s.height) * cols),
+          probe(cols),
+          out(static_cast<std::size_t>(s.height) * rows) {}
+    const Product& product;
+    const DeviceMatrix& w;
+    const ProductShape& shape;
+    std::size_t cols, rows;
+    Scratch<BFloat16> x, probe;  // (height, cols), (cols)
+    Scratch<float> out;          // (height, rows)
+  };
+  /// Seconds of kTimed products, the best of three turns; nothing if the algorithm does not run.
+  std::optional<double> seconds_of(const Trial& t, const cublasLtMatmulHeuristicResult_t& candidate) {
+    if (candidate.state != CUBLAS_STATUS_SUCCESS) return {};
+    for (int warm = 0; warm < 3; ++warm)
+      if (try_multiply(t.product, candidate.algo, t.w, t.x.data(), t.out.data(), t.shape.add) !=
+          CUBLAS_STATUS_SUCCESS) {
+        cudaGetLastError();
+        return {};
+      }
+    Graph graph(captured(stream_, [&] {
+      for (int run = 0; run < kTimed; ++run)
+        multiply(t.product, candidate.algo, t.w, t.x.data(), t.out.data(), t.shape.add);
+    }));
+    Event begin, end;
+    float best = std::numeric_limits<float>::infinity();
+    for (int turn = 0; turn < 3; ++turn) {  // replayed, so that the host's time is not in it
+      begin.record(stream_);
+      expect(cudaGraphLaunch(graph.get(), stream_), "a graph's launch");
+      end.record(stream_);
+      best = smaller(best, end.milliseconds_since(begin));
+    }
+    return static_cast<double>(best) / 1e3;
+  }
+  /// Whether a row has the same bits in each of the height's places among random rows, and in two calls.
+  bool is_exact(const Trial& t, const cublasLtMatmulHeuristicResult_t& candidate) {
+    std::vector<float> first(t.rows), other(t.rows);
+    const int places = smaller(t.shape.height, kPlaces);
+    for (int n = 0; n < 2 * places; ++n) {                  // each place twice
+      const int k = n / 2, step = t.shape.height / places;  // all places of a tile of up to `step` rows, too
+      const auto place = static_cast<std::size_t>(k * step + k % step);
+      BFloat16* const row = t.x.data() + place * t.cols;
+      float* const result = t.out.data() + place * t.rows;
+      expect(
+          cudaMemcpyAsync(row, t.probe.data(), t.cols * sizeof(BFloat16), cudaMemcpyDeviceToDevice, stream_),
+          "a copy");
+      expect(cudaMemsetAsync(result, 0, t.rows * sizeof(float), stream_), "cudaMemset");
+      multiply(t.product, candidate.algo, t.w, t.x.data(), t.out.data(), t.shape.add);
+      std::vector<float>& got = n == 0 ? first : other;
+      expect(cudaMemcpyAsync(got.data(), result, t.rows * sizeof(float), cudaMemcpyDeviceToHost, stream_),
+             "a copy");
+      fill(row, t.cols, static_cast<unsigned>(3 + n));  // waits; another random row in its place
+      if (n > 0 && std::memcmp(first.data(), other.data(), t.rows * sizeof(float)) != 0) return false;
+    }
+    return true;
+  }
+  /// The fastest of the library's candidates; if it must be exact, of those that are.
+  ProductAlgorithm choose(const Product& product, const DeviceMatrix& w, const ProductShape& s) {
+    const std::vector<cublasLtMatmulHeuristicResult_t> results = candidates(product);
+    const auto count = static_cast<int>(results.size());
+    const Trial trial(product, w, s);
+    fill(trial.x.data(), static_cast<std::size_t>(s.height) * trial.cols, 1);
+    fill(trial.probe.data(), trial.cols, 2);
+    expect(cudaMemsetAsync(trial.out.data(), 0,
+                           static_cast<std::size_t>(s.height) * trial.rows * sizeof(float), stream_),
+           "cudaMemset");
+    const auto at = [&](int i) -> const auto& { return results[static_cast<std::size_t>(i)]; };
+    const std::optional<int> best = choose_product(
+        count, [&](int i) { return seconds_of(trial, at(i)); },
+        [&](int i) { return !s.exact || is_exact(trial, at(i)); });
+    if (!best)
+      throw DeviceError(
+          "cuBLASLt: none of " + std::to_string(count) + " algorithms for a product of " + name(s) +
+          (s.exact ? " gives a row the same bits in every place; FreeProducts do not need it" : " runs"));
+    ProductAlgorithm words;
+    std::memcpy(words.data(), &at(*best).algo, sizeof words);
+    return words;
+  }
   /// Random numbers in (-1, 1).
   void fill(BFloat16* to, std::size_t n, unsigned seed) {
     std::minstd_rand random(seed);
