@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 // KV compaction: moves the keys and values of accepted paths together, all layers in one launch.
+//
+// Work: a block has 256 units of a sequence; a thread moves one unit in every slot that moves.
+// Traffic: units are read and written once, up to eight at a time; offsets of slots are in shared memory.
+// Forms: units of 16, 4 or 1 bytes; size_compaction() takes the largest that strides and addresses allow.
+// Reference: plain code in tests/cuda/api/compact_kv.cpp and bench/cuda/helpers.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/compact_kv.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program helpers).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT
 // CAPE on the device: a greedy chain with sibling tokens, more of them where the draft is less confident.
+//
+// Work: a step has one cluster per sequence. cape_finish() runs build_tree_kernel (grown_trees.cuh).
+// Traffic: a row passes through rings in shared memory; its spine token and extras go to the workspace.
+// Forms: by element type; make_cape_plan() chooses cluster and threads.
+// Reference: shape/cape.hpp; tests/cuda/api/grow_cape.cpp; bench/cuda/growth_check.cu.
+// Check: scripts/gpu --out FOLDER --sections check (program growth).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
 // EAGLE-2's dynamic draft tree on the device: expanded by confidence, pruned to the likeliest nodes.
+//
+// Work: a step has one cluster per row; the block that finishes a sequence's last row selects the next level.
+// The rerank is build_tree_kernel (grown_trees.cuh).
+// Traffic: a row passes through rings in shared memory; its best tokens go to the pool in the workspace.
+// Forms: by element type. make_dynamic_tree_plan() plans level 0 (B rows) and later levels (B * K rows).
+// Reference: shape/dynamic_tree.hpp; tests/cuda/api/grow_dynamic_tree.cpp; bench/cuda/growth_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/grow.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program growth).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Layer similarity on the device: the mean cosine of a block's input and output, per layer.
+//
+// Work: a warp measures tokens one by one, four of a layer at a time; a thread computes one mean.
+// Traffic: sums of a token are in registers; two 64-bit integers per sequence and layer are added by atomics.
+// Forms: measure_similarity(): one layer; measure_similarity_of_layers(): several layers in one launch.
+// Reference: attention_similarity() (cpu/decoder.hpp); tests by the definition:
+// tests/cuda/api/layer_similarity.cpp, bench/cuda/helpers.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/layer_similarity.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program helpers).
 #pragma once
 
 #include <cmath>

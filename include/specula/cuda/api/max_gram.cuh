@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 // N-gram speculation on the device: Max-Gram and prompt lookup without a host round trip.
+//
+// Work: one block of 512 threads per text.
+// Traffic: tokens are read from memory; draft tokens are in shared memory until all are found.
+// Forms: find_short() finds matches below 16 tokens by threads; find_long() finds longer ones by warps.
+// Reference: draft/max_gram.hpp; tests/cuda/api/max_gram.cpp; bench/cuda/helpers.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/max_gram.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program helpers).
 #pragma once
 
 #include <cstdint>

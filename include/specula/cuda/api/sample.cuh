@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Sampling from rows of logits on the device: tokens, and a draft's tokens with their distributions.
+//
+// Work: one cluster per row; all of its warps read the row, the first warp of its first block draws.
+// Traffic: the row passes through rings of 4 or 8 KB per warp; each block keeps two floats per tile (512
+// tokens).
+// Forms: by element type; Untruncated<Plan> has no code for cuts. make_scan_plan() chooses cluster and
+// threads.
+// Reference: distribution/row_scan.hpp, proposal/proposal_builder.hpp; tests/cuda/api/sample.cpp;
+// bench/cuda/verification_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/sample_and_verify.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program verification).
 #pragma once
 
 #include "specula/cuda/api/scan_plan.cuh"

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The nodes of a batch of proposals that a budget keeps: the likeliest over all sequences.
+//
+// Work: one block of 512 threads for the whole batch. It finds a bound of the reaches, 8 bits per pass.
+// Traffic: every pass reads the reaches from memory; counts of digits and ballots are in shared memory.
+// Reference: cost/batch_budget.hpp; tests/cuda/api/select_nodes.cpp; a sort in bench/cuda/growth_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/grow.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program growth).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Top-k distillation loss (HASS) and its gradient on the device, fused from the two rows of logits.
+//
+// Work: one cluster per row, of up to 8 blocks of 256 threads.
+// Traffic: one pass reads the target, one the draft, a third both and writes the gradient.
+// Forms: by element types of target, draft and gradient. distillation_cluster() sizes clusters (sm_90 on).
+// Reference: tools/train/losses/top_k_distillation.hpp; tests/cuda/api/top_k_distillation.cpp;
+// bench/cuda/helpers.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/top_k_distillation.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program helpers).
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Tree attention by mma.sync: for sm_80 and later, fastest up to 32 packed rows.
+//
+// Work: one block has one split of the keys, for one tile of packed rows of a KV head.
+// Traffic: K and V pass through a ring of tiles of 64 keys in shared memory; sums of outputs are in
+// registers. Queries are too, except for 32 rows of heads of 128: those are in shared memory.
+// Forms: 16, 32, 64 or 128 rows by choose_rows(); heads of 64 or 128; a cache of Element or Float8E4M3.
+// choose_cut() splits the keys; above 32 packed rows wants_wgmma() prefers the other kernel.
+// Reference: doubles in tests/support/attention_cases.hpp; tests/cuda/api/tree_attention_mma.cpp;
+// bench/cuda/attention_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/tree_attention.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program attention).
 #pragma once
 
 #include "specula/cuda/api/tree_attention_plan.cuh"

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Tree attention by wgmma: for trees of many packed rows on Hopper.
+//
+// Work: one block has one split of the keys, for one tile of packed rows of a KV head. The last warpgroup
+// copies keys and values; one or two others multiply 64 rows each.
+// Traffic: K and V pass through a ring of 6 (heads of 128) or 8 (heads of 64) tiles of 64 keys in shared
+// memory; queries and sums of outputs are in registers.
+// Forms: 64 rows for trees of at most 64 packed rows, else 128, by fill_wgmma_plan(); a cache of Element or
+// Float8E4M3. make_tree_attention_plan() takes this kernel above 32 packed rows (wants_wgmma()).
+// Reference: doubles in tests/support/attention_cases.hpp; tests/cuda/api/tree_attention_wgmma.cpp;
+// bench/cuda/attention_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/tree_attention.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program attention).
 #pragma once
 
 #include "specula/cuda/api/tree_attention_plan.cuh"

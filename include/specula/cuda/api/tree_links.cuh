@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Links and attention masks of trees from the parents of their nodes.
+//
+// Work: one block of 128 threads per tree, whose parents are in shared memory.
+// Reference: verify/tree_mask.hpp; tests/cuda/api/tree_links.cpp; bench/cuda/growth_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/grow.cu
+// Check: scripts/gpu --out FOLDER --sections check (program growth).
 #pragma once
 
 #include "specula/cuda/args/growth.cuh"

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Verification of ragged batches of trees by one cluster per sequence: rejection, traversal and block rules.
+//
+// Work: one cluster per sequence; the first warp of each block decides, the others read rows on request.
+// Traffic: rows pass through rings of 4 or 8 KB per warp; each block keeps two floats per tile (512 tokens).
+// Forms: by rule, element and draft type; block verification launches the traversal kernel; Untruncated<Plan>
+// has no code for cuts. make_scan_plan() chooses cluster, threads and rows per pass.
+// Reference: accept/exact_rules.hpp; tests/cuda/api/verify_rejection.cpp, verify_traversal.cpp;
+// bench/cuda/verification_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/sample_and_verify.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program verification).
 #pragma once
 
 #include "specula/cuda/api/scan_plan.cuh"

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Verification by rules that match the target's choices: greedy, and sample-and-match.
+//
+// Work: verify_kernel (verify.cuh) has one cluster per sequence; verify_nodes_kernel has one per node, and
+// the last to arrive of a sequence applies the rule.
+// Traffic: verify_nodes_kernel reads every row once; choices, 12 bytes per node, go through the workspace.
+// Forms: greedy or sample-and-match; Untruncated<Plan> has no code for cuts. make_verify_plan() chooses the
+// kernel by asks_all_nodes(); a batch with a null `parent` always takes verify_kernel.
+// Reference: accept/exact_rules.hpp; tests/cuda/api/verify_matching.cpp; bench/cuda/verification_check.cu.
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program verification).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Tensor-parallel verification, the vocabulary split over several GPUs: partials | all-gather | decide.
+//
+// Work: partials_kernel has one warp per node and tile of 512 tokens; decide_kernel one per sequence.
+// Traffic: partials_kernel holds its tile in registers; decide_kernel reads gathered partials and no rows.
+// Forms: partials_kernel by element type; decide_kernel by ShardedRule (greedy, sample-and-match, rejection).
+// Reference: accept/exact_rules.hpp; tests/cuda/api/verify_sharded.cpp; bench/cuda/verification_sharded.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/sharded.cu
+// Check: scripts/gpu --out FOLDER --sections check (program verification).
 #pragma once
 
 #include "specula/cuda/args/integers.cuh"

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Split-KV tree attention, the part shared by all kernels: a block's split of the keys, row masks, and
 // merging of partial results across warps, blocks and clusters.
+//
+// Work: find_work() finds a block's tiles of keys; merge_warps() and merge_blocks() merge partial results.
+// Traffic: blocks of a cluster read each other's shared memory; several clusters use the workspace, D + 4
+// floats per row.
+// Forms: one split in use: a block writes the output alone; one cluster: no workspace; several: the last one
+// merges. choose_cut() chooses splits and cluster; batch_invariant fixes a split at 2,048 keys.
+// Reference: tests/cuda/detail/attention/attention_layout.cpp (splits, merging);
+// bench/cuda/attention_check.cu.
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program attention).
 #pragma once
 
 #include "specula/cuda/args/attention.cuh"

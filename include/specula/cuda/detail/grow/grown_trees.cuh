@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Draft trees grown on the device: candidate pool, and selection of the likeliest nodes.
+//
+// Work: build_tree_kernel has one block of 512 threads per sequence.
+// Traffic: reaches of the pool are read once into shared memory, then tokens and parents of the chosen nodes.
+// Forms: dynamic_tree_rerank() has no spine; cape_finish() has one of L tokens, which precedes all others.
+// Reference: shape/dynamic_tree.hpp, shape/cape.hpp; tests/cuda/api/grow_dynamic_tree.cpp, grow_cape.cpp;
+// bench/cuda/growth_check.cu.
+// Example: nvcc -std=c++17 -arch=sm_90a -I include examples/cuda/grow.cu
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program growth).
 #pragma once
 
 #include <cstddef>

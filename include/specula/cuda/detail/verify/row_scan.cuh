@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Distributions of rows of logits, by a whole cluster: one read of each row, several rows per pass, and no
 // memory but the tiles' table.
+//
+// Work: the warps of a cluster share the tiles (512 tokens) of up to 8 rows per pass.
+// Traffic: tiles pass through a ring of 4 or 8 KB per warp; each block keeps two floats per tile.
+// Forms: read() takes distributions, or largest logits at temperature 0. truncate() cuts 16-bit rows by
+// KeyTruncation, float rows and what that leaves open by Truncation. keep() measures what a cut leaves.
+// Reference: distribution/row_scan.hpp; tests/cuda/detail/verify/key_truncation.cpp;
+// bench/cuda/verification_check.cu.
+// Check and time: scripts/gpu --out FOLDER --sections check,bars (program verification).
 #pragma once
 
 #include "specula/cuda/args/integers.cuh"

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Kernel bodies of a Llama-family decoder: all that lies between its matrix products and attention.
+//
+// Work: one block per token; PlaceHeads: one warp per head of a token; SiluProduct: one block per 1,024
+// elements of a token.
+// Traffic: the residual stream and outputs of products are floats, inputs of products bfloat16.
+// Forms: body_kernel<Body>; PlaceHeads<64> or <128> by the head size; launched by Decoder::pass().
+// Reference: cpu/decoder.hpp; tests/cuda/model/detail/pass_bodies.cpp, tests/cuda/model/decoder.cpp;
+// bench/cuda/model_check.cpp.
+// Example: examples/cuda/decode.cpp; its head has the compile lines.
+// Check: scripts/gpu --out FOLDER --sections model (program model_check).
 #pragma once
 
 #include <cmath>
