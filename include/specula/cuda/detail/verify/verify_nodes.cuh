@@ -84,16 +84,17 @@ SPECULA_HD NodeChoice choice_after(NodeId node, RowScan<Cluster>& scan,
                                    ChosenSequenceVerifier<Cluster>& verifier, const Row<Element>& row,
                                    const NodeId* parents, bool cut, bool wants_log_prob) {
   const RowStats& distribution = scan.facts(0).distribution;
-  NodeChoice choice{distribution.point, distribution.status, 0};
-  if (distribution.status != Status::ok || distribution.point != kNoToken) return choice;
   int depth = 0;
   for (NodeId n = node, above = 0; n > 0; n = above, ++depth) {
     above = verifier.is_chain() ? n - 1 : parents[n];
     if (above < 0 || above >= n) break;  // no tree, as will be seen
   }
-  choice.token = scan.draw(cut, 0, 0, row, verifier.sample_words(depth));
-  if (wants_log_prob && choice.token >= 0)
-    choice.log_prob = RowScan<Cluster>::log_prob_of(row, choice.token, distribution);
+  NodeChoice choice{distribution.point, distribution.status, 0};
+  if (distribution.status == Status::ok && distribution.point == kNoToken) {
+    choice.token = scan.draw(cut, 0, 0, row, verifier.sample_words(depth));
+    if (wants_log_prob && choice.token >= 0)
+      choice.log_prob = RowScan<Cluster>::log_prob_of(row, choice.token, distribution);
+  }
   return choice;
 }
 
