@@ -210,7 +210,7 @@ def here(path):
 
 
 def digest(text):
-    text = re.sub(r"^// SPDX-[^\n]*\n", "", text)  # the line of the licence came later
+    text = re.sub(r"\s*//[^\n]*|\s+(?=\n)", "", text)  # comments change no kernel
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
