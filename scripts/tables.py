@@ -338,6 +338,37 @@ def compile_times(page):
         "[Data](benchmarks/compile_times.json)." + runs.footnote(data)]
 
 
+@named(TABLES, "shapes by name")
+def shapes_by_name(page):
+    """The registry's rows: values with their defaults, and what each is. A name links to the section of its type."""
+    text = (root / "include/specula/runtime/registry.hpp").read_text()
+    fields, words = {}, r'"(?:[^"]*"\s*")*[^"]*"'
+    for name, body in re.findall(r"constexpr (?:std::array|PipelineField) (k\w+)(\{.*?\});", text, re.S):
+        found = re.findall(r'\{"([\w-]+)", Kind::(\w+), "([^"]*)"((?:, [^,{}]+)*)\}|\b(k[A-Z]\w+)', body)
+        fields[name] = [f for *row, other in found for f in (fields.get(other, []) if other else [row])]
+    sections = {}
+    for file in ("shapes.md", "cascades.md", "asd.md"):
+        for title in re.findall(r"^## (.*)", (root / "docs" / file).read_text(), re.M):
+            for part in re.split(r"[:,] ", title):
+                sections.setdefault(part.replace(" ", ""), f"{file}#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"))
+
+    def value(key, kind, default, rest):
+        paying = re.search(r', "([^"]*)"$', rest)
+        also = f" (cost-aware: {paying.group(1)})" if paying else ""
+        if kind == "word":
+            first, *others = default.split("|")
+            return f"`{key}={first}`" + (f" (or {', '.join(f'`{x}`' for x in others)})" if others else "")
+        if kind == "size":
+            return f"{key.upper().replace('-', '_')} {default}{also}"
+        return (f"`{key}={default}`" if default else f"`{key}`") + also
+
+    out = []
+    for name, values, summary in re.findall(rf'PipelineEntry\{{\s*"([\w-]+)",\s*(k\w+),\s*({words})', text):
+        link = sections.get("".join(w.capitalize() for w in name.split("-")))
+        out.append([f"[`{name}`]({link})" if link else f"`{name}`", ", ".join(value(*f) for f in fields[values]), re.sub(r'"\s*"|^"|"$', "", summary)])
+    return table(["shape", "sizes and keys, with their defaults", "what it is"], out)
+
+
 @named(TABLES, "run-time pipelines")
 def run_time_pipelines(page):
     data = load("run_time_pipelines")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "conditioned_models.hpp"
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "one_rule.hpp"
 
@@ -66,38 +67,15 @@ class Keeps : public ModelDrafter<Draft> {
 
 }  // namespace
 
-TEST_CASE("chains keep the target's distribution over several rounds") {
-  for (const SamplingParams& params : {kPlain, kWarm}) {
-    CAPTURE(params.temperature);
-    CHECK(worst(3, Rejection{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
-    CHECK(worst(3, Block{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
-    CHECK(worst(3, Sampling{}, Chain<Draw::greedy>{.length = 2}, 4, params) < 1e-12);
-    CHECK(worst(2, SampleAndMatch{}, Chain<Draw::greedy>{.length = 3}, 5, params) < 1e-12);
-  }
-  CHECK(worst(2, Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
-}
-
-TEST_CASE("trees of likely draft tokens keep it") {
-  const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
-  const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
-  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
-  for (const SamplingParams& params : {kPlain, kWarm}) {
-    CAPTURE(params.temperature);
-    CHECK(worst(3, Sampling{}, cape, 5, params) < 1e-12);
-    CHECK(worst(3, Traversal{}, cape, 4, params) < 1e-12);
-    CHECK(worst(3, Sampling{}, tree, 5, params) < 1e-12);
-    CHECK(worst(3, Rejection{}, tree, 4, params) < 1e-12);
-    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
-  }
-}
-
-TEST_CASE("trees of draws keep it") {
-  CHECK(worst(3, Rejection{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2}}, 3) < 1e-12);
-  CHECK(worst(2, Traversal{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}}, 2) < 1e-12);
-  CHECK(worst(2, Rejection{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
-  CHECK(worst(3, Sampling{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}, 3, kWarm) < 1e-12);
-  const StaticTree<ProposalKind::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
-  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
+TEST_CASE("every shape keeps the target's distribution over several rounds, by every lossless rule") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>([&](const OneRule& rule) {
+      for (const SamplingParams& params : {kPlain, kWarm}) {
+        CAPTURE(params.temperature);
+        CHECK(worst(sizes.vocab, rule, shape, sizes.horizon, params) < 1e-12);
+      }
+    });
+  });
 }
 
 TEST_CASE("greedy decoding's text, and a vocabulary of one token") {

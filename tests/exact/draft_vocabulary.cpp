@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "hash_gram.hpp"
 #include "one_rule.hpp"
@@ -67,35 +68,27 @@ double worst(std::int32_t vocab, const OneRule& rule, Shape shape, const Samplin
 }
 
 using SampledChain = Chain<Draw::sampled>;
-using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 
 }  // namespace
 
-TEST_CASE("chains, at every temperature and truncation") {
+TEST_CASE("every shape, by every lossless rule") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>([&](const OneRule& rule) {
+      for (const SamplingParams& params : {kPlain, kWarm, kNucleus}) {
+        CAPTURE(params.temperature);
+        CHECK(worst(3, rule, shape, params, sizes.horizon > 2 ? 3 : 2) < 1e-12);
+      }
+    });
+  });
+}
+
+TEST_CASE("more truncations, and more siblings than the draft has tokens") {
   for (const SamplingParams& params : {kPlain, kWarm, kNucleus, kMinP, kMoreThanDrafted}) {
     CAPTURE(params.temperature);
     CHECK(worst(4, Rejection{}, SampledChain{.length = 2}, params, 2) < 1e-12);
-    CHECK(worst(3, Rejection{}, SampledChain{.length = 2}, params, 3) < 1e-12);
     CHECK(worst(3, Block{}, SampledChain{.length = 2}, params, 2) < 1e-12);
-    CHECK(worst(3, Traversal{}, SampledChain{.length = 2}, params, 3) < 1e-12);
-    CHECK(worst(3, Sampling{}, SampledChain{.length = 2}, params, 3) < 1e-12);
-    CHECK(worst(3, Sampling{}, Chain<Draw::greedy>{.length = 2}, params, 3) < 1e-12);
-    CHECK(worst(3, SampleAndMatch{}, SampledChain{.length = 2}, params, 3) < 1e-12);
-  }
-}
-
-TEST_CASE("trees, also of more siblings than the draft has tokens") {
-  for (const SamplingParams& params : {kPlain, kWarm, kNucleus}) {
-    CAPTURE(params.temperature);
     CHECK(worst(3, Rejection{}, Distinct{.widths = {3}}, params, 2) < 1e-12);
-    CHECK(worst(3, Traversal{}, Distinct{.widths = {2, 1}}, params, 2) < 1e-12);
-    CHECK(worst(3, Rejection{}, Iid{.widths = {2}}, params, 2) < 1e-12);
-    CHECK(worst(3, Traversal{}, Iid{.widths = {2}}, params, 2) < 1e-12);
-    CHECK(worst(3, KSeq{}, Iid{.widths = {2}}, params, 2) < 1e-12);
-    CHECK(worst(3, Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 2}}}, params, 3) < 1e-12);
-    CHECK(worst(3, Sampling{}, DynamicTree{.top_k = 3, .expansions = 2, .total = 5}, params, 3) < 1e-12);
-    CHECK(worst(3, Sampling{}, Cape{.length = 2, .budget = 4}, params, 3) < 1e-12);
   }
 }
 

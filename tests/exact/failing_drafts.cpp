@@ -3,8 +3,10 @@
 // The exact distribution of texts whose draft fails, also because of the tokens that it has drawn itself.
 #include <doctest/doctest.h>
 
+#include <type_traits>
 #include <vector>
 
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "failing_model.hpp"
 #include "hash_gram.hpp"
@@ -92,32 +94,25 @@ void cascade(std::int32_t vocab, Rule rule, const Shape& shape, std::size_t hori
   CHECK(covered.whole > 20);
 }
 
-template <ProposalKind how>
-using Tree = SampledTree<how>;
-using Distinct = Tree<ProposalKind::sampled_distinct>;
-using Iid = Tree<ProposalKind::sampled_iid>;
+using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 using SampledChain = Chain<Draw::sampled>;
 
 }  // namespace
 
-TEST_CASE("chains") {
-  one(3, Rejection{}, SampledChain{.length = 3}, 3);
-  one(3, Block{}, SampledChain{.length = 3}, 3, false, kWarm);
-  one(2, Block{}, SampledChain{.length = 3, .exit_below = 0.5f}, 4, true);
-  one(3, Sampling{}, Chain<>{.length = 3}, 3);
+TEST_CASE("every shape, with every rule that is lossless for it: one round of each text") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>(
+        [&](const OneRule& rule) { one(sizes.vocab, rule, shape, sizes.horizon); });
+  });
 }
 
-TEST_CASE("trees") {
-  one(3, Rejection{}, Distinct{.widths = {2, 1}}, 2);
-  one(3, Traversal{}, Distinct{.widths = {2, 1}}, 3);
+TEST_CASE("larger ones, and whole texts") {
+  one(3, Block{}, SampledChain{.length = 3}, 3, false, kWarm);
+  one(2, Block{}, SampledChain{.length = 3, .exit_below = 0.5f}, 4, true);
   one(2, Traversal{}, Distinct{.widths = {2, 2}}, 3);
-  one(2, Traversal{}, Iid{.widths = {2, 1}}, 3);
   one(2, Traversal{}, Distinct{.widths = {2, 1}}, 3, true);
-  one(2, KSeq{}, Iid{.widths = {2, 1}}, 3);
-  one(2, Traversal{}, StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {1}, {0, 0}, {1, 0}}}, 3);
   one(4, Sampling{}, Cape{.length = 3}, 3);
   one(4, Traversal{}, DynamicTree{.top_k = 2, .expansions = 2, .total = 6}, 3);
-  one(4, Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}}}, 3);
 }
 
 TEST_CASE("cascades, whose reviews take place after a failure too") {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "one_rule.hpp"
 #include "self_models.hpp"
@@ -132,14 +133,15 @@ class AnyExit : public ModelDrafter<Uncounted> {
 
 }  // namespace
 
-TEST_CASE("chains keep the target's distribution over several rounds") {
-  for (const SamplingParams& params : {kPlain, kWarm}) {
-    CAPTURE(params.temperature);
-    CHECK(worst(3, Rejection{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
-    CHECK(worst(3, Block{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
-    CHECK(worst(3, Sampling{}, Chain<>{.length = 2}, 4, params) < 1e-12);
-  }
-  CHECK(worst(2, Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
+TEST_CASE("every shape keeps the target's distribution over several rounds, by every lossless rule") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>([&](const OneRule& rule) {
+      for (const SamplingParams& params : {kPlain, kWarm}) {
+        CAPTURE(params.temperature);
+        CHECK(worst(sizes.vocab, rule, shape, sizes.horizon, params) < 1e-12);
+      }
+    });
+  });
 }
 
 TEST_CASE("adaptive chains keep it") {
@@ -154,21 +156,6 @@ TEST_CASE("adaptive chains keep it") {
   }
   for (const std::int32_t now : {1, 2, 3})
     CHECK(worst(2, Rejection{}, Heuristic{.end = {.longest = 3, .now = now}, .carry = false}, 4) < 1e-12);
-}
-
-TEST_CASE("trees keep it") {
-  const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
-  const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
-  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
-  for (const SamplingParams& params : {kPlain, kWarm}) {
-    CHECK(worst(3, Sampling{}, cape, 4, params) < 1e-12);
-    CHECK(worst(3, Traversal{}, tree, 3, params) < 1e-12);
-    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
-  }
-  CHECK(worst(2, Traversal{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
-  CHECK(worst(3, Rejection{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2}}, 3) < 1e-12);
-  const StaticTree<ProposalKind::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
-  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
 }
 
 TEST_CASE("greedy decoding's text, and a vocabulary of one token") {
@@ -186,23 +173,15 @@ TEST_CASE("a cascade in which the target drafts for itself keeps it") {
   CHECK(whole_distribution(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
 }
 
-TEST_CASE("a target's own exits, and the target without given blocks, keep it in chains and trees") {
-  const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
-  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
-  const StaticTree<ProposalKind::sampled_distinct> drawn{.form = {{0}, {1}, {0, 0}}};
-  const SampledTree<ProposalKind::sampled_distinct> distinct{.widths = {2, 1}};
-  const SampledTree<ProposalKind::sampled_iid> iid{.widths = {2}};
-  for (const SamplingParams& params : {kPlain, kWarm}) {
-    CAPTURE(params.temperature);
-    CHECK(itself(Rejection{}, Chain<Draw::sampled>{.length = 2}, params, 3) < 1e-12);
-    CHECK(itself(Sampling{}, Chain<>{.length = 2}, params, 3) < 1e-12);
-    CHECK(itself(Sampling{}, tree, params, 4) < 1e-12);
-    CHECK(itself(Traversal{}, tree, params, 3) < 1e-12);
-    CHECK(itself(Rejection{}, fixed, params, 3) < 1e-12);
-    CHECK(itself(Traversal{}, drawn, params, 2) < 1e-12);
-    CHECK(itself(Sampling{}, distinct, params, 2) < 1e-12);
-    CHECK(itself(Rejection{}, iid, params, 2) < 1e-12);
-  }
+TEST_CASE("a target's own exits, and the target without given blocks, keep it in every shape") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>([&](const OneRule& rule) {
+      for (const SamplingParams& params : {kPlain, kWarm}) {
+        CAPTURE(params.temperature);
+        CHECK(itself(rule, shape, params, std::min<std::size_t>(3, sizes.horizon)) < 1e-12);
+      }
+    });
+  });
 }
 
 TEST_CASE("exiting depending on the drawn token, and reporting the exit's distribution, biases the text") {

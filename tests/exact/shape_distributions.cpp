@@ -3,6 +3,7 @@
 // The exact distribution of every lossless pair of shape and rule, against the target's.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <specula/accept/typical.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "one_rule.hpp"
 
@@ -115,24 +117,26 @@ void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uin
 
 }  // namespace
 
-TEST_CASE("chains") {
+TEST_CASE("every shape") {
+  for_every_shape([](const auto& shape, const Enumerable& sizes) {
+    check(shape, sizes.vocab, std::min<std::size_t>(3, sizes.horizon));
+  });
+}
+
+TEST_CASE("longer chains") {
   check(GreedyChain{.length = 3}, 4, 3);
   check(SampledChain{.length = 3}, 3, 3);
-  check(SampledChain{.length = 4}, 2, 4);
   check(SampledChain{.length = 3, .exit_below = 0.5f}, 3, 3);
 }
 
 TEST_CASE("trees of likely draft tokens") {
   check(Cape{.length = 3, .budget = 8, .extras = {.counts = {3, 2, 1, 1}}}, 4, 3);
   check(Cape{.length = 3}, 3, 4);  // more runners-up asked for than there are tokens
-  check(Beam{.width = 2, .length = 3}, 4, 3);
   check(Beam{.width = 4, .length = 2}, 3, 3);
-  check(DynamicTree{.top_k = 2, .expansions = 2, .total = 6}, 4, 3);
   check(DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, 3, 4);
 }
 
 TEST_CASE("trees of draws, with replacement") {
-  check(Iid{.widths = {2}}, 4, 2);
   check(Iid{.widths = {3}}, 3, 2, 1);
   check(Iid{.widths = {2, 1}}, 3, 2, 1);
   check(Iid{.widths = {2, 2}}, 2, 2);
@@ -140,7 +144,6 @@ TEST_CASE("trees of draws, with replacement") {
 }
 
 TEST_CASE("trees of draws, without replacement") {
-  check(Distinct{.widths = {2}}, 4, 2);
   check(Distinct{.widths = {3}}, 4, 1);
   check(Distinct{.widths = {2, 1}}, 3, 2);
   check(Distinct{.widths = {2, 2}}, 2, 3);
@@ -149,12 +152,10 @@ TEST_CASE("trees of draws, without replacement") {
 }
 
 TEST_CASE("trees of a fixed form, chosen by rank") {
-  check(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}, {0, 0, 0}}}, 4, 3);
   check(StaticTree<>{.form = {{1}, {2}, {1, 0}, {1, 2}}}, 3, 4);  // the likeliest is not among them
 }
 
 TEST_CASE("trees of a fixed form, drawn without replacement") {
-  check(Drawn{.form = {{0}, {1}, {0, 0}}}, 3, 2);
   check(Drawn{.form = {{0}, {1}, {1, 0}, {1, 1}}}, 2, 3);  // the second draw goes on, the first does not
   check(Drawn{.form = {{0}, {0, 0}, {0, 1}, {0, 1, 0}}}, 2, 3);
   check(Drawn{.form = {{0}, {1}, {2}}}, 4, 1);

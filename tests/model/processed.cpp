@@ -11,6 +11,7 @@
 
 #include <specula/runtime/any_model.hpp>
 
+#include "every_shape.hpp"
 #include "exact_distribution.hpp"
 #include "hash_gram.hpp"
 
@@ -142,14 +143,9 @@ TEST_CASE("the processor is never called below a token that it has excluded, und
   drafts(Sampling{}, Chain<>{.length = 4}, warm);
   drafts(Block{}, Chain<Draw::sampled>{.length = 4}, warm);
   drafts(accept_lossy(Lenient{3.0}), Chain<Draw::sampled>{.length = 4}, warm);
-  drafts(Sampling{}, Cape{}, warm);
-  drafts(Sampling{}, Beam{}, warm);
   drafts(Sampling{}, DynamicTree{.top_k = 4, .expansions = 2, .total = 20}, warm);
-  drafts(Sampling{}, StaticTree<>{}, warm);
-  drafts(Traversal{}, StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}}},
-         warm);
   drafts(Rejection{}, SampledTree<ProposalKind::sampled_distinct>{}, warm);
-  drafts(Traversal{}, SampledTree<ProposalKind::sampled_iid>{}, warm);
+  for_every_shape([&](const auto& shape, Enumerable) { drafts(Traversal{}, shape, warm); });
   for (const double silent : {0.0, 0.4})
     check(Sampling{}, Chain<>{.length = 6}, warm, [&](std::size_t) { return HashGram(6, 5, silent); });
   check(Sampling{}, Chain<>{.length = 6}, warm, [&](std::size_t) { return MaxGram(6, {.past_end = true}); });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "conditioned_models.hpp"
+#include "every_shape.hpp"
 #include "exact_random.hpp"
 #include "toy_model.hpp"
 
@@ -238,10 +239,8 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(Cascade<2>{.lenience = INFINITY}, "Cascade::lenience is inf" + lenience);
   refuses(Cascade<2>{.limits = {{{1 << 23, 1 << 23}, {0, 1 << 23}}}},
           "Cascade: nodes().most is 16777216" + nodes);
-  Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
-  Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), IidTree{}.validate();
-  StaticTree<>{}.validate(), StaticTree<ProposalKind::sampled_distinct>{}.validate();
-  Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
+  specula_test::for_every_shape([](const auto& shape, specula_test::Enumerable) { shape.validate(); });
+  specula_test::for_every_cascade([](const auto& shape) { shape.validate(); });
 
   ToyModel target(3, 1), draft(3, 2);  // the pipeline's constructor checks them first
   CHECK_THROWS_WITH_AS(
@@ -297,15 +296,8 @@ TEST_CASE(
   };
   const auto alone = [](Liar liar) { return liar; };
   const auto stack = [](Liar liar) { return Stack{liar, NoDrafter{3}}; };
-  refuses(Chain<>{}, alone);
-  refuses(Cape{}, alone);
-  refuses(Beam{}, alone);
-  refuses(DynamicTree{}, alone);
-  refuses(SampledTree<ProposalKind::sampled_distinct>{}, alone);
-  refuses(StaticTree<>{.form = {{0}, {0, 0}}}, alone);
-  refuses(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {0, 0}}}, alone);
-  refuses(Vertical<2>{}, stack);
-  refuses(Horizontal<2>{.counts = {1, 1}}, stack);
+  specula_test::for_every_shape([&](const auto& shape, specula_test::Enumerable) { refuses(shape, alone); });
+  specula_test::for_every_cascade([&](const auto& shape) { refuses(shape, stack); });
 
   const auto points = [&](std::size_t tokens, std::size_t confidences) {
     PointLiar liar;

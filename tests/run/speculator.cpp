@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "every_shape.hpp"
 #include "plain_distribution.hpp"
 #include "toy_model.hpp"
 #include "tree_shapes.hpp"
@@ -302,13 +303,7 @@ TEST_CASE("a full KV cache and trees: proposals are trimmed to the room, and the
   every_rule(DistinctTriple{.depth = 2});
   every_rule(DrawnThenChosen{.depth = 3, .pick = 1});
   every_rule(ChosenTwice{.depth = 3, .pick = 1});  // identical siblings: the second adds nothing
-  every_rule(SampledTree<ProposalKind::sampled_distinct>{});
-  every_rule(SampledTree<ProposalKind::sampled_iid>{});
-  every_rule(Beam{});
-  every_rule(Cape{});
-  every_rule(DynamicTree{});
-  every_rule(StaticTree<>{});
-  every_rule(StaticTree<ProposalKind::sampled_distinct>{});
+  for_every_shape([&](const auto& shape, Enumerable) { every_rule(shape); });
   CHECK(trimmed > 100);
 }
 
@@ -1055,12 +1050,7 @@ TEST_CASE(
       CHECK((run.drafter().usage(0).calls > 20) == !first);
     }
   };
-  single(SampledChain{.length = 3});
-  single(Cape{});
-  single(DynamicTree{});
-  single(StaticTree<>{.form = {{0}, {1}, {0, 0}}});
-  single(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {1}, {0, 0}}});
-  single(SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}});
+  for_every_shape([&](const auto& shape, Enumerable) { single(shape); });
 }
 
 TEST_CASE("cascades: prompts with a common prefix, for every member") {

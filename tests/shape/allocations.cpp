@@ -2,14 +2,15 @@
 // Steady rounds allocate nothing, for any shape and rule.
 #include <doctest/doctest.h>
 
-#include <specula/accept/k_seq.hpp>
 #include <specula/specula.hpp>
 
 #include <array>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "every_shape.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -17,7 +18,6 @@ using namespace specula_test;
 
 namespace {
 
-using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
@@ -43,30 +43,20 @@ void check(Rule rule, Shape shape, std::int32_t least_nodes, const SamplingParam
 
 }  // namespace
 
-TEST_CASE("chains") {
-  check(Sampling{}, Chain<>{.length = 4}, 4);
-  check(Traversal{}, Chain<>{.length = 4}, 4);
-  check(Block{}, Chain<Draw::sampled>{.length = 4}, 4);
+TEST_CASE("every shape, with every rule that is lossless for it") {
+  for_every_shape([](const auto& shape, Enumerable) {
+    for_every_rule<std::remove_cvref_t<decltype(shape)>::kind>(
+        [&](const OneRule& rule) { check(rule, shape, 1); });
+  });
+}
+
+TEST_CASE("large ones, truncated") {
   check(Traversal{}, Chain<Draw::sampled>{.length = 4, .exit_below = 0.01f}, 1,
         {.temperature = 0.8f, .top_k = 9});
-}
-
-TEST_CASE("trees of likely draft tokens") {
-  check(Sampling{}, Cape{}, 8);
   check(Traversal{}, Cape{.extras = CapeExtras::fixed(7)}, 32);
-  check(Rejection{}, Beam{}, 4);
-  check(Sampling{}, DynamicTree{}, 59);
   check(Traversal{}, DynamicTree{}, 59, {.top_p = 0.9f});
   check(Sampling{}, StaticTree<>{}, 25);
-}
-
-TEST_CASE("trees of draws") {
-  check(Sampling{}, Iid{}, 20);
-  check(KSeq{}, Iid{}, 20);
-  check(Rejection{}, Distinct{}, 20);
   check(Traversal{}, Distinct{}, 20, {.temperature = 0.7f, .top_p = 0.9f});
-  check(SampleAndMatch{}, Distinct{}, 20);
-  check(Traversal{}, Drawn{}, 25);
   check(Rejection{}, Drawn{}, 10, {.temperature = 0.7f, .top_p = 0.9f});
 }
 

@@ -10,8 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <specula/accept/k_seq.hpp>
-#include <specula/accept/typical.hpp>
+#include <specula/runtime/any_rule.hpp>
 #include <specula/specula.hpp>
 
 #include "random.hpp"
@@ -24,25 +23,22 @@ namespace {
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
+template <class Rule, class... Rules>
+constexpr bool kAnyOf = (std::is_same_v<Rule, Rules> || ...);
+
 /// Calls f(rule) for every rule that accepts `tree`.
 template <class F>
 void for_every_rule(const TokenTree& tree, F f) {
   f(Greedy{});
-  f(SampleAndMatch{});
-  f(GumbelCoupling{});
-  f(Rejection{});
-  f(Traversal{});
-  f(Sampling{});
-  f(Lenient(2.5));
-  f(Typical());
-  if (tree.is_chain()) f(Block{});
-  if (KSeq::lossless_for(tree.kind()) || tree.kind() == ProposalKind::deterministic ||
-      tree.kind() == ProposalKind::sampled)
-    f(KSeq{});
+  const bool in_turn = KSeq::lossless_for(tree.kind()) || tree.kind() == ProposalKind::deterministic ||
+                       tree.kind() == ProposalKind::sampled;
+  for (std::size_t name = 0; name < kRules.size(); ++name)
+    detail::with_rule(static_cast<RuleName>(name), Lenient(2.5), [&]<class Rule>(const Rule& rule) {
+      if (std::is_same_v<Rule, Block> && !tree.is_chain()) return;
+      if (std::is_same_v<Rule, KSeq> && !in_turn) return;
+      f(rule);
+    });
 }
-
-template <class Rule, class... Rules>
-constexpr bool kAnyOf = (std::is_same_v<Rule, Rules> || ...);
 
 /// Rules that choose a token before searching it among the children.
 template <class Rule>
