@@ -34,18 +34,18 @@ template <class F>
 void for_every_shape(F f) {
   using namespace specula;
   constexpr auto kDistinct = ProposalKind::sampled_distinct, kIid = ProposalKind::sampled_iid;
-  f(Chain<>{.length = 3}, Enumerable{3, 4});
-  f(Chain<Draw::sampled>{.length = 3}, Enumerable{2, 4});
+  f(Chain<>{.length = 3}, Enumerable{3, 3});
+  f(Chain<Draw::sampled>{.length = 3}, Enumerable{2, 3});
   f(Chain<Draw::sampled>{.length = 2, .exit_below = 0.5f}, Enumerable{3, 3});
   const ThresholdEnd threshold{.longest = 2, .threshold = 0.6f, .step = 1, .inertia = 0.5f};
   const HeuristicEnd heuristic{.longest = 3, .now = 2};
-  f(AdaptiveChain<>{.end = threshold, .carry = false}, Enumerable{3, 4});
-  f(AdaptiveChain<ThresholdEnd, Draw::sampled>{.end = threshold, .carry = false}, Enumerable{2, 4});
-  f(AdaptiveChain<HeuristicEnd, Draw::sampled>{.end = heuristic, .carry = false}, Enumerable{2, 4});
-  f(Cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)}, Enumerable{3, 4});
-  f(Beam{.width = 2, .length = 3}, Enumerable{3, 4});
-  f(DynamicTree{.top_k = 2, .expansions = 2, .total = 5}, Enumerable{3, 4});
-  f(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}}}, Enumerable{3, 4});
+  f(AdaptiveChain<>{.end = threshold, .carry = false}, Enumerable{3, 3});
+  f(AdaptiveChain<ThresholdEnd, Draw::sampled>{.end = threshold, .carry = false}, Enumerable{2, 3});
+  f(AdaptiveChain<HeuristicEnd, Draw::sampled>{.end = heuristic, .carry = false}, Enumerable{2, 3});
+  f(Cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)}, Enumerable{3, 3});
+  f(Beam{.width = 2, .length = 3}, Enumerable{3, 3});
+  f(DynamicTree{.top_k = 2, .expansions = 2, .total = 5}, Enumerable{3, 3});
+  f(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}}}, Enumerable{3, 3});
   f(StaticTree<kDistinct>{.form = {{0}, {1}, {1, 0}}}, Enumerable{2, 3});
   f(SampledTree<kIid>{.widths = {2, 1}}, Enumerable{2, 2});
   f(SampledTree<kIid>{.widths = {2}}, Enumerable{3, 2});
