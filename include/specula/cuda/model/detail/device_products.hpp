@@ -139,22 +139,25 @@ class DeviceProducts {
     expect(try_multiply(p, algorithm, w, x, out, add), "a product");
   }
 
-  /// The library's candidates for a product.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Product& product) {
-    cublasLtMatmulPreference_t preference = nullptr;
-    std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
+  /// The library's candidates for a product, best guess first. (An array, since nvcc 13.0 fails on a vector
+  /// of a struct without a name.)
+  struct Candidates {
+    cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
     int count = 0;
+  };
+  Candidates candidates(const Product& product) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    Candidates out;
     expect(cublasLtMatmulPreferenceCreate(&preference), "a preference");
     std::size_t most = kBytes;
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
                                          sizeof most);
     const cublasStatus_t asked =
         cublasLtMatmulAlgoGetHeuristic(blas_, product.how, product.a, product.b, product.c, product.c,
-                                       preference, kCandidates, results.data(), &count);
+                                       preference, kCandidates, out.results, &out.count);
     cublasLtMatmulPreferenceDestroy(preference);
     expect(asked, "algorithms of a product");
-    results.resize(static_cast<std::size_t>(count));
-    return results;
+    return out;
   }
   /// Device memory for a while.
   template <class T>
@@ -235,24 +238,22 @@ class DeviceProducts {
   }
   /// The fastest of the library's candidates; if it must be exact, of those that are.
   ProductAlgorithm choose(const Product& product, const DeviceMatrix& w, const ProductShape& s) {
-    const std::vector<cublasLtMatmulHeuristicResult_t> results = candidates(product);
-    const auto count = static_cast<int>(results.size());
+    const Candidates all = candidates(product);
     const Trial trial(product, w, s);
     fill(trial.x.data(), static_cast<std::size_t>(s.height) * trial.cols, 1);
     fill(trial.probe.data(), trial.cols, 2);
     expect(cudaMemsetAsync(trial.out.data(), 0,
                            static_cast<std::size_t>(s.height) * trial.rows * sizeof(float), stream_),
            "cudaMemset");
-    const auto at = [&](int i) -> const auto& { return results[static_cast<std::size_t>(i)]; };
     const std::optional<int> best = choose_product(
-        count, [&](int i) { return seconds_of(trial, at(i)); },
-        [&](int i) { return !s.exact || is_exact(trial, at(i)); });
+        all.count, [&](int i) { return seconds_of(trial, all.results[i]); },
+        [&](int i) { return !s.exact || is_exact(trial, all.results[i]); });
     if (!best)
       throw DeviceError(
-          "cuBLASLt: none of " + std::to_string(count) + " algorithms for a product of " + name(s) +
+          "cuBLASLt: none of " + std::to_string(all.count) + " algorithms for a product of " + name(s) +
           (s.exact ? " gives a row the same bits in every place; FreeProducts do not need it" : " runs"));
     ProductAlgorithm words;
-    std::memcpy(words.data(), &at(*best).algo, sizeof words);
+    std::memcpy(words.data(), &all.results[*best].algo, sizeof words);
     return words;
   }
   /// Random numbers in (-1, 1).
