@@ -49,7 +49,6 @@
 #include "specula/shape/cost_aware.hpp"
 #include "specula/shape/dynamic_tree.hpp"
 #include "specula/shape/either.hpp"
-#include "specula/shape/fan.hpp"
 #include "specula/shape/horizontal.hpp"
 #include "specula/shape/ranked_tree.hpp"
 #include "specula/shape/sampled_tree.hpp"

@@ -13,7 +13,6 @@
 #include <specula/shape/cascade.hpp>
 #include <specula/shape/chain.hpp>
 #include <specula/shape/dynamic_tree.hpp>
-#include <specula/shape/fan.hpp>
 #include <specula/shape/horizontal.hpp>
 #include <specula/shape/sampled_tree.hpp>
 #include <specula/shape/static_tree.hpp>
@@ -45,7 +44,6 @@ void for_every_shape(F f) {
   f(AdaptiveChain<HeuristicEnd, Draw::sampled>{.end = heuristic, .carry = false}, Enumerable{2, 3});
   f(Cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)}, Enumerable{3, 3});
   f(Beam{.width = 2, .length = 3}, Enumerable{3, 3});
-  f(Fan{.width = 2}, Enumerable{3, 3});
   f(DynamicTree{.top_k = 2, .expansions = 2, .total = 5}, Enumerable{3, 3});
   f(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}}}, Enumerable{3, 3});
   f(StaticTree<kDistinct>{.form = {{0}, {1}, {1, 0}}}, Enumerable{2, 3});

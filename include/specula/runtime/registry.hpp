@@ -24,7 +24,6 @@
 #include "specula/shape/cost_aware.hpp"
 #include "specula/shape/dynamic_tree.hpp"
 #include "specula/shape/either.hpp"
-#include "specula/shape/fan.hpp"
 #include "specula/shape/horizontal.hpp"
 #include "specula/shape/ranked_tree.hpp"
 #include "specula/shape/sampled_tree.hpp"
@@ -162,10 +161,6 @@ inline PipelineFactory prepare_beam(PipelineSpec& spec) {
   return single(spec, Beam{.width = spec.whole("width"), .length = spec.whole("length")});
 }
 
-inline PipelineFactory prepare_fan(PipelineSpec& spec) {
-  return single(spec, Fan{.width = spec.whole("width")});
-}
-
 inline PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
   return single(spec, DynamicTree{.top_k = spec.whole("top-k"),
                                   .expansions = spec.whole("expansions"),
@@ -299,7 +294,6 @@ inline constexpr std::array kCape{PipelineField{"length", Kind::size, "4", 1, 64
                                   PipelineField{"fixed", Kind::whole, "", 0, 63, 1, "7"}};
 inline constexpr std::array kBeam{PipelineField{"width", Kind::size, "4", 1, 64},
                                   PipelineField{"length", Kind::size, "4", 1, 64}};
-inline constexpr std::array kFan{PipelineField{"width", Kind::size, "4", 1, 256}};
 inline constexpr std::array kDynamicTree{PipelineField{"top-k", Kind::size, "10", 1, 64, 1, "4"},
                                          PipelineField{"expansions", Kind::size, "5", 0, 63},
                                          PipelineField{"total", Kind::size, "59", 1, 1024}};
@@ -337,7 +331,6 @@ inline constexpr std::array kPipelines{
         kDefaultDraft, 1, 1, false, true, &prepare_cape},
     PipelineEntry{"beam", kBeam, "the best paths of a beam search", kDefaultDraft, 1, 1, false, true,
                   &prepare_beam},
-    PipelineEntry{"fan", kFan, "the likeliest next tokens, one level deep", kDefaultDraft, 1, 1, false, true, &prepare_fan},
     PipelineEntry{"dynamic-tree", kDynamicTree,
                   "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
                   kDefaultDraft, 1, 1, false, true, &prepare_dynamic_tree},
