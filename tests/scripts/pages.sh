@@ -38,13 +38,14 @@ notices 'a figure within a sentence'
 sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/models/{small,base,s2d}/MODEL_CARD.md
 notices 'a card that says another share of the target than the page'
 grep -q 'of which the target wrote 7 tenths' "$copy/docs/benchmarks/README.md"
-python3 - "$copy" <<'END'
-import hashlib, json, pathlib, sys
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - "$copy" <<'END'
+import json, pathlib, sys
+from cuda_tables import digest
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h200_sources.json")
 sources = json.loads(file.read_text())
 for name, measured in sources["sha256"].items():
-    text = pathlib.Path(sys.argv[1], name).read_bytes().removeprefix(b"// SPDX-License-Identifier: MIT\n")
-    if hashlib.sha256(text).hexdigest().startswith(measured):
+    path = pathlib.Path(sys.argv[1], name)
+    if path.exists() and digest(path.read_text()) == measured:
         sources["sha256"][name] = 16 * "0"  # as if another one had been measured
         break
 else:
@@ -173,7 +174,7 @@ rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
 python3 "$root/scripts/pages" --check
 
 # c is one quantity for every kind of draft: the time of a draft token over that of a pass of the target, within the run.
-python3 - "$copy" <<'END'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - "$copy" <<'END'
 import json, pathlib, re, sys
 docs = pathlib.Path(sys.argv[1], "docs")
 data = json.loads((docs / "benchmarks/paper_glide.json").read_text())

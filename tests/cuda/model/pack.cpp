@@ -4,5 +4,5 @@
 #include "pack_pipelines.hpp"
 
 TEST_CASE("four pipelines write the CPU's greedy text of 24 tokens, in as many rounds") {
-  pack_pipelines::check(4, 2, 24);
+  pack_pipelines::check(0, 4, 2, 24);
 }

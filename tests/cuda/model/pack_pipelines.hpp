@@ -92,10 +92,10 @@ inline std::vector<double> leads(specula::cpu::Decoder<float>& target, const std
   return out;
 }
 
-/// Runs pipelines on prompts of 24 tokens, of which the text has no tie that rounding decides: a lead below a
-/// thousandth. At most one text in eight may differ, at a near tie, and of the others one in eight may take a
-/// round more or less: the draft has ties as well.
-inline void check(int pipelines, int prompts, std::int32_t fresh) {
+/// Runs pipelines, from `first` on, on prompts of 24 tokens, of which the text has no tie that rounding
+/// decides: a lead below a thousandth. At most one text in eight may differ, at a near tie, and of the others
+/// one in eight may take a round more or less: the draft has ties as well.
+inline void check(int first, int pipelines, int prompts, std::int32_t fresh) {
   namespace cpu = specula::cpu;
   const std::string pack = SPECULA_MODELS_DIR;
   const auto load = [&](const char* name) -> Weights {
@@ -120,7 +120,7 @@ inline void check(int pipelines, int prompts, std::int32_t fresh) {
     const std::vector<double> lead = leads(target, prompt, fresh);
     if (*std::min_element(lead.begin(), lead.end()) < 1e-3) continue;
     ++tried;
-    for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
+    for (int pipeline = first; pipeline < first + pipelines; ++pipeline) {
       CAPTURE(seed);
       CAPTURE(pipeline);
       const Text expected = decode(pipeline, target, draft, prompt, fresh),
