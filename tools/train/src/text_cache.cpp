@@ -10,6 +10,9 @@
 
 #include "vector_math.hpp"
 
+// Vectors are passed within this file alone, by functions that are inlined.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace specula_train {
 namespace {
 
