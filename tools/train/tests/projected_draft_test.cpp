@@ -168,7 +168,8 @@ TEST_CASE("losses over a vocabulary so large that rows are in pieces") {
     CHECK(loss.item<double>() == doctest::Approx(direct.item<double>()).epsilon(1e-5));
     const auto a = torch::autograd::grad({loss}, {features, head.weight}),
                b = torch::autograd::grad({direct}, {features, head.weight}, {}, /*retain_graph=*/true);
-    for (std::size_t i = 0; i < 2; ++i) CHECK(torch::allclose(a[i], b[i], 1e-3, 1e-7));
+    // Gradients are up to some 1e-3; sums of 60,000 floats differ by the order that a processor adds them in.
+    for (std::size_t i = 0; i < 2; ++i) CHECK(torch::allclose(a[i], b[i], 1e-3, 1e-6));
   };
   same(st::next_token_loss(features, rows, head),
        torch::nn::functional::cross_entropy(logits.narrow(1, 9, kLength - 9).flatten(0, 1),
