@@ -130,16 +130,19 @@ std::set<Row> page() {
   std::istringstream lines(text.substr(begin));
   std::set<Row> rows;
   std::string line;
+  std::string above;
   std::getline(lines, line), std::getline(lines, line);
   while (std::getline(lines, line) && line.starts_with("| ")) {
     std::istringstream cells(line.substr(1));
     std::string files, keys, what, key, file;
     std::getline(cells, files, '|'), std::getline(cells, keys, '|'), std::getline(cells, what, '|');
-    what = what.substr(1, what.find_first_of(",:; ", 1) - 1);
-    std::istringstream each(trimmed(files));
+    if (const std::string here = trimmed(files); !here.empty()) above = here;
+    std::istringstream each(above);
     while (std::getline(each, file, ',')) {
       std::istringstream all(trimmed(keys) + ",");
-      while (std::getline(all, key, ',')) rows.emplace(file, key, what);
+      while (std::getline(all, key, ','))
+        for (const char* how : {"read", "refused", "ignored"})
+          if (what.find(how) != what.npos) rows.emplace(file, key, how);
     }
   }
   return rows;
