@@ -9,13 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
 #include <set>
 #include <span>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,6 +26,7 @@
 
 #include "able_model.hpp"
 #include "conditioned_models.hpp"
+#include "text_of.hpp"
 #include "toy_batch.hpp"
 
 using namespace specula;
@@ -343,15 +342,6 @@ std::vector<Row> all_rows() {
 
 // ---- what the sources have ----
 
-const std::filesystem::path kProject = SPECULA_MODELS_DIR "/../..";
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  REQUIRE(file.good());
-  std::stringstream all;
-  all << file.rdbuf();
-  return all.str();
-}
 /// The headers without the device's, with their text.
 std::map<std::string, std::string> headers() {
   std::map<std::string, std::string> all;

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +20,7 @@
 #include <specula/specula.hpp>
 
 #include "random.hpp"
+#include "text_of.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -113,13 +112,6 @@ void check(const Shape& shape, MakeDrafter make_drafter) {
 const auto kAlone = [](ToyModel& draft) { return ModelDrafter{draft}; };
 const auto kWithCopies = [](ToyModel& draft) { return Stack{ModelDrafter{draft}, MaxGram(kVocab)}; };
 const CostCurve kTarget({1, 1.1, 1.2, 1.3, 1.4}), kDraft({0.1});
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::stringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
 
 }  // namespace
 

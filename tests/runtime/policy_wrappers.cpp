@@ -11,11 +11,9 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,6 +22,7 @@
 #include <specula/specula.hpp>
 
 #include "able_model.hpp"
+#include "text_of.hpp"
 #include "toy_batch.hpp"
 #include "toy_model.hpp"
 
@@ -310,15 +309,6 @@ const std::vector<Row> kRows{
 
 // ---- pipelines ----
 
-const std::filesystem::path kHeaders = SPECULA_MODELS_DIR "/../../include/specula";
-
-std::string text_of(const std::filesystem::path& header) {
-  std::ifstream file(kHeaders / header);
-  REQUIRE(file.good());
-  std::stringstream all;
-  all << file.rdbuf();
-  return all.str();
-}
 /// What the first group of `expression` matches, everywhere.
 std::set<std::string> found(const std::string& text, const char* expression) {
   std::set<std::string> names;
@@ -329,7 +319,7 @@ std::set<std::string> found(const std::string& text, const char* expression) {
 }
 /// The names of the public member functions of a class.
 std::set<std::string> members_of(const std::string& header, const std::string& name) {
-  std::string text = text_of(header);
+  std::string text = text_of(kProject / "include/specula" / header);
   text = text.substr(text.find("\nclass " + name + " "));
   const std::size_t end = std::min(text.find("\n protected:"), text.find("\n private:"));
   return found(text.substr(0, end),
