@@ -362,8 +362,13 @@ def shapes_by_name(page):
             return f"{key.upper().replace('-', '_')} {default}{also}"
         return (f"`{key}={default}`" if default else f"`{key}`") + also
 
+    entries = re.findall(rf'PipelineEntry\{{\s*"([\w-]+)",\s*(k\w+),\s*({words})', text)
+    read = sum(len(all_of) for name, all_of in fields.items() if name in {values for _, values, _ in entries})
+    written = sum(len(re.findall(r"PipelineField\{|\bk(?:Draw|Lenience)\b", text[text.index(f" {values}{{"):].split(";")[0])) for _, values, _ in entries)
+    if len(entries) != text.count("PipelineEntry{") or read != written:
+        raise SystemExit(f"registry.hpp: {len(entries)} of {text.count('PipelineEntry{')} rows and {read} of {written} values were read")
     out = []
-    for name, values, summary in re.findall(rf'PipelineEntry\{{\s*"([\w-]+)",\s*(k\w+),\s*({words})', text):
+    for name, values, summary in entries:
         link = sections.get("".join(w.capitalize() for w in name.split("-")))
         out.append([f"[`{name}`]({link})" if link else f"`{name}`", ", ".join(value(*f) for f in fields[values]), re.sub(r'"\s*"|^"|"$', "", summary)])
     return table(["shape", "sizes and keys, with their defaults", "what it is"], out)
