@@ -2,7 +2,7 @@
 """usage: scripts/docs_look.py SITE TREE
 
 Opens pages in a headless Chromium, as on a desk (1280 px) and on a phone (390 px), light and dark, for scripts/docs --look: of the
-site, and, if the release preset has been built, of specula-compare --html and specula-generate --trace. Saves their pictures in
+site, and, if the release preset has been built, of `specula compare --html` and `specula run --trace`. Saves their pictures in
 TREE/build/site-look. Fails on content that is wider than its page, tables wider than their column, a frame around a page, code on the
 front page that is wider than its box on a desk, pictures that do not load, a page of the site without its switch of themes or whose
 switch does nothing, and code without a button that copies it.
@@ -44,12 +44,12 @@ return [...wide.map(e => "wider than the page: " + e.outerHTML.slice(0, 80)), ..
         ...broken.map(e => "does not load: " + e.getAttribute("src"))];"""
 
 site, tree = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
-folder, programs = tree / "build/site-look", tree / "build/release/examples"
+folder, programs = tree / "build/site-look", tree / "build/release/bin"
 folder.mkdir(parents=True, exist_ok=True)
 (site / "programs").mkdir(exist_ok=True)
-if (programs / "compare/specula-compare").exists() and (programs / "generate/specula-generate").exists():
-    for command in (f"compare/specula-compare --prompts {tree}/examples/prompts/default.jsonl --limit 4 --max-new-tokens 32 --pipelines 'chain cape chain:10@max-gram' "
-                    f"--html {site}/programs/compare.html", f"generate/specula-generate --pipeline cape --prompt def --trace {site}/programs"):
+if (programs / "specula").exists():
+    for command in (f"specula compare --prompts {tree}/examples/prompts/default.jsonl --limit 4 --max-new-tokens 32 --pipelines 'chain cape chain:10@max-gram' "
+                    f"--html {site}/programs/compare.html", f"specula run --pipeline cape --prompt def --trace {site}/programs"):
         subprocess.run([programs / shlex.split(command)[0], *shlex.split(command)[1:]], cwd=tree, stdout=subprocess.DEVNULL, check=True)
 else:
     print(f"SKIP: no programs in {programs}: the pages that they write are not looked at")

@@ -48,7 +48,7 @@ def blocks_memory(page):
         out.append([x["model"], SETTINGS[x["weights"]], SETTINGS[x["cache"]], *(f"{x[key] / 1e6:,.0f} MB" for key in ("file_bytes", "weight_bytes", "cache_bytes")), peak, loads])
     return table(["model", "weights kept as", "keys and values as", "file", "weights", "keys and values", "process, at most", "loads in"], out) + blocks_source(
         page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values, and the file that was not run, are computed from the sizes of the tensors; the process, at most, is "
-        "what Linux counts of specula-compare (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
+        "what Linux counts of `specula compare` (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
 
 
 @named(TABLES, "blocks: distance")

@@ -68,15 +68,15 @@ def libllama(*which):
 
 
 def build(*targets, llama=""):
-    """The programs of the release preset, as scripts/demo builds them; with libllama of this prefix."""
+    """The folder of the programs of the release preset, as scripts/demo builds them; with libllama of this prefix."""
     script = '. scripts/lib.sh; need_packages "${build_packages[@]}"; ' \
         f'cmake --preset release -DSPECULA_BUILD_TESTS=OFF -DSPECULA_BUILD_BENCH=OFF {llama and f"-DLLAMA_DIR={llama}"} >/dev/null && ' \
         'cmake --build build/release --target "$@" --parallel "$jobs"'
     subprocess.run(["bash", "-euc", script, "build", *targets], cwd=root, check=True)
-    return root / "build/release/examples"
+    return root / "build/release/bin"
 
 
-MEASURED = ["include", "examples", ":!include/specula/cuda", ":!examples/cuda"]
+MEASURED = ["include", "examples", "tools/specula", ":!include/specula/cuda", ":!examples/cuda"]
 
 
 def sources():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs of scripts/paper_tables. A Run is one call of specula-compare; its JSON is docs/benchmarks/paper_NAME.json."""
+"""Runs of scripts/paper_tables. A Run is one call of `specula compare`; its JSON is docs/benchmarks/paper_NAME.json."""
 import dataclasses
 import re
 
@@ -32,7 +32,7 @@ class Run:
     target: str = "target"
     pack: str = ""        # smollm2: that model and its drafts
     rows_of: str = ""     # take the rows of this run, its picks instead of its searches
-    options: tuple = ()   # of specula-compare, besides
+    options: tuple = ()   # of `specula compare`, besides
     variants: dict = dataclasses.field(default_factory=dict)  # label -> pipeline with * for each model of build/variants
 
     def file(self, figures):
@@ -151,7 +151,7 @@ def public(name, minutes, rows, limit, repeat, variants={}, **more):
             for t in (0, 1) for what, (file, categories) in PUBLIC_SETS.items()]
 
 
-# The folder is what specula-gguf makes of the file, as build/smollm2/target.
+# The folder is what `specula convert` makes of the file, as build/smollm2/target.
 COPIES = {"copies, cost-aware": "cost-aware:chain:10@max-gram", "Max-Gram": "chain:4@max-gram"}
 CHATS = "writing,roleplay,reasoning,math,coding,extraction,stem,humanities,summarization"
 # Grids reach beyond what was picked before on either side: scripts/pages refuses a new run whose pick is at an end of its grid.

@@ -34,6 +34,11 @@ inline void add_chat_options(CLI::App& app, ChatOptions& options) {
   raw->excludes(chat);
 }
 
+/// Whether prompts may be put by the model's own template.
+inline bool may_chat(const ChatOptions& options, const std::string& style) {
+  return !options.raw && style == "auto";
+}
+
 /// The template to put prompts by; nothing: they are put by --style, which is `style`. `found` is the
 /// model's, `model` what messages call that. Throws UsageError if a chat is asked for and it has none, or
 /// --style is given, too; and as ChatTemplate.
@@ -52,20 +57,15 @@ inline std::optional<ChatTemplate> chosen_template(const ChatOptions& options, c
   return {};
 }
 
-/// The same of a Hugging Face directory or a GGUF file, as what its chats have in common. The tokenizer must
-/// outlive it.
-inline std::optional<ChatSetting> chosen_chats(const ChatOptions& options, const std::string& style,
-                                               const std::filesystem::path& folder,
-                                               const Tokenizer& tokenizer) {
-  std::optional<ChatTemplateText> found;
-  if (!options.raw && style == "auto") found = find_chat_template(folder);
+/// That of a Hugging Face directory or a GGUF file, with the tokens that begin and end its texts.
+inline std::optional<ChatTemplateText> template_of(const std::filesystem::path& folder,
+                                                   const Tokenizer& tokenizer) {
+  std::optional<ChatTemplateText> found = find_chat_template(folder);
   const auto piece = [&](specula::Token token) {
     return token == specula::kNoToken ? std::string() : tokenizer.pieces()[static_cast<std::size_t>(token)];
   };
   if (found) found->begin = piece(tokenizer.begin()), found->end = piece(tokenizer.end());
-  auto how = chosen_template(options, style, std::move(found), "the target " + folder.string());
-  if (!how) return {};
-  return ChatSetting{std::move(*how), chat_vocabulary(tokenizer), options.system};
+  return found;
 }
 
 }  // namespace specula_examples

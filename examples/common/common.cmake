@@ -32,9 +32,9 @@ function(specula_embed_page target page name)
     list(APPEND sources ${shared}/${file})
   endforeach()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page} ${sources})
-  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/pages/page.hpp @ONLY CONTENT
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/pages/${target}/page.hpp @ONLY CONTENT
        "#pragma once\ninline constexpr char @name@[] = R\"page(@text@)page\";\n")
-  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/pages)
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/pages/${target})
 endfunction()
 
 set(specula_examples_ready OFF)
@@ -47,7 +47,7 @@ else()
   get_property(told GLOBAL PROPERTY specula_examples_told)
   if(NOT told)
     set_property(GLOBAL PROPERTY specula_examples_told ON)
-    message(STATUS "specula: specula-generate and specula-compare are left out: they need Eigen, CLI11, nlohmann-json and "
+    message(STATUS "specula: the program is left out: it needs Eigen, CLI11, nlohmann-json and "
                    "SentencePiece (Debian: libeigen3-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev)")
   endif()
 endif()

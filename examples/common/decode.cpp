@@ -56,6 +56,11 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
   const specula::Limits limits{.max_new_tokens = std::max(0, settings.max_new_tokens), .stop = stop};
   Decoded out;
   out.tokens.reserve(static_cast<std::size_t>(limits.max_new_tokens));
+  out.from_draft.reserve(out.tokens.capacity());
+  if (settings.logprobs)
+    pipeline.report_logprobs(*settings.logprobs);
+  else
+    pipeline.report_no_logprobs();
   if (!settings.keeps_prefix)
     pipeline.forget();  // or a prefix of an earlier text would make the prefill short
   bool is_read = false, ended = false;
@@ -86,12 +91,16 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
     ++out.by_context[range].rounds;
     out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
     count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
+    const std::size_t accepted =
+        std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count()));
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
+    out.from_draft.resize(out.from_draft.size() + accepted, true);
+    out.from_draft.resize(out.tokens.size(), false);
     out.draft_error = pipeline.draft_error();
     if (!out.draft_error.empty() && !settings.goes_on_plainly)
       throw std::runtime_error("the draft failed: " + out.draft_error);
-    if (sink)
-      sink(fresh, std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count())));
+    if (settings.logprobs) out.logprobs.add(pipeline.logprobs().first(fresh.size()));
+    if (sink) sink(fresh, accepted);
     out.interrupted = !ended && settings.interrupted && settings.interrupted();
     return !ended && !out.interrupted;
   });

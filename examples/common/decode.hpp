@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct DecodeSettings {
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
   bool keeps_prefix = false;   // computes nothing anew that the pipeline's last text shares with the prompt
+  std::optional<specula::LogprobOptions> logprobs = {};  // Decoded::logprobs
   /// What to do if the draft fails: go on plainly, or throw, since the figures would be plain decoding's.
   bool goes_on_plainly = false;
 };
@@ -60,6 +62,8 @@ void count_confidences(const specula::TokenTree& proposal, const specula::Verify
 /// neither in `tokens` nor in `stats`.
 struct Decoded {
   std::vector<Token> tokens;                // emitted, the stop token included
+  std::vector<bool> from_draft;             // (tokens) accepted draft tokens; empty: not known
+  specula::LogprobList logprobs;            // (tokens) if settings ask for them
   specula::Stats stats;                     // of this prompt alone
   std::vector<specula::DraftUsage> drafts;  // likewise
   std::vector<ContextRange> by_context;     // contexts of [0, 64) tokens, [64, 128), ...

@@ -24,15 +24,21 @@ struct DecodingOptions {
   bool beyond_context = false;
 };
 
-/// How the library's own models calculate; the words are those of model_pack.hpp.
+/// How specula's own models calculate; the words are those of model_pack.hpp.
 struct ArithmeticOptions {
   std::string inputs = "auto", weights = "auto", cache = "auto", isa = "auto";
 };
 
-/// Of programs that run the models of the pack.
-struct CommonOptions : DecodingOptions, ArithmeticOptions {
-  std::string models, target, draft;
+/// The models of a command, and where they run.
+struct ModelOptions : DecodingOptions, ArithmeticOptions {
+  std::string engine = "auto", models, target, bigram;
+  std::vector<std::string> drafts;  // [NAME=]PATH
   bool cut_vocabulary = false;
+  // Of llama.cpp.
+  std::int32_t draft_threads = 0, gpu_layers = -1;
+  bool same_bits = false, verbose = false;
+  std::vector<std::string> rpc, draft_rpc;
+  std::vector<double> rpc_delays;  // milliseconds of one way to the servers
 };
 
 /// `asked`, or where that is 0 as many as the machine has, 16 at most.

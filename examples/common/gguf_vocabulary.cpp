@@ -67,7 +67,8 @@ const Pre& pre_of(const GgufVocabulary& vocabulary, const std::string& source) {
       if (!name.empty()) known += (known.empty() ? "" : ", ") + std::string(name);
     }
   fail(source, "pre",
-       "'" + vocabulary.pre + "' is not read, expected one of " + known + "; specula-llama runs such models");
+       "'" + vocabulary.pre + "' is not read, expected one of " + known +
+           "; --engine llama.cpp runs such models");
 }
 
 Json pre_tokenizer(const Pre& pre) {
@@ -181,7 +182,8 @@ void check_vocabulary(const GgufVocabulary& vocabulary, const std::string& sourc
   const bool pieces = vocabulary.model == "llama";
   if (!pieces && vocabulary.model != "gpt2")
     fail(source, "model",
-         "'" + vocabulary.model + "' is not read, expected llama or gpt2; specula-llama runs such models");
+         "'" + vocabulary.model +
+             "' is not read, expected llama or gpt2; --engine llama.cpp runs such models");
   if (size == 0 || size > kMaxTokens)
     fail(source, "tokens", std::to_string(size) + " tokens, expected 1 to " + std::to_string(kMaxTokens));
   const auto has_size = [&](const char* key, std::size_t count) {

@@ -102,13 +102,12 @@ void ModelConfigs::check_memory(std::int32_t capacity, std::optional<specula::cp
 
 ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, const Tokenizer& tokenizer,
-                         const CommonOptions& options) {
+                         const DecodingOptions& options, bool cut_vocabulary) {
   std::size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes = sizes_for(factories, longest, options.max_new_tokens, options.threads);
-  set_arithmetic(sizes, options);
-  sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokenizer);
+  sizes.vocab_size = configs.vocabulary(cut_vocabulary, tokenizer);
   sizes.pieces = tokenizer.pieces();
   sizes.feature_layers = configs.feature_layers();
   return sizes;

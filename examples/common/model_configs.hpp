@@ -62,10 +62,10 @@ class ModelConfigs {
   std::vector<Draft> drafts_;
 };
 
-/// sizes_for() of prompts that the models can take. Throws as the checks of `configs`.
+/// sizes_for() of prompts that the models can take; without arithmetic. Throws as the checks of `configs`.
 ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, const Tokenizer& tokenizer,
-                         const CommonOptions& options);
+                         const DecodingOptions& options, bool cut_vocabulary);
 
 /// Of the keys and values of a Llama that calculates in float.
 std::uint64_t kv_cache_bytes(const specula::cpu::DecoderConfig& config, std::int32_t capacity,

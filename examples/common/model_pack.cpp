@@ -51,7 +51,8 @@ std::filesystem::path ModelFolders::target_folder() const {
 }
 
 std::filesystem::path ModelFolders::draft_folder(const std::string& name) const {
-  const auto folder = name == specula::kDefaultDraft && !draft.empty() ? draft : root / name;
+  const auto given = drafts.find(name);
+  const auto folder = given == drafts.end() ? root / name : given->second;
   if (!is_model(folder))
     throw UsageError("no model '" + name + "': " + folder.string() +
                      " is no GGUF file and has no config.json; " + list_models(root));
@@ -140,12 +141,13 @@ std::string expanded_note(const std::filesystem::path& model,
 
 std::optional<specula::BigramTable> bigram_of(const ModelFolders& folders, std::int32_t vocab_size,
                                               std::span<const std::string> pieces) {
-  const auto file = folders.root / "bigram" / "bigram.json";
-  if (!std::filesystem::exists(file)) return std::nullopt;
+  const bool given = !folders.bigram.empty();
+  const auto file = given ? folders.bigram : folders.root / "bigram" / "bigram.json";
+  if (!given && !std::filesystem::exists(file)) return std::nullopt;
   auto [table, vocabulary] = load_bigram(file);
   const bool same_size = table.vocab_size() == vocab_size;
   if (same_size && may_be_of(vocabulary, pieces)) return std::move(table);
-  if (!folders.target.empty()) return std::nullopt;  // the table is of the folder's own target
+  if (!given && !folders.target.empty()) return std::nullopt;  // the table is of the folder's own target
   throw std::runtime_error(file.string() + ": a table of " +
                            (same_size ? "other tokens than the target's"
                                       : std::to_string(table.vocab_size()) + " tokens, the target has " +

@@ -32,8 +32,9 @@ namespace specula_examples {
 /// the draft NAME, unless they are overridden.
 struct ModelFolders {
   std::filesystem::path root;
-  std::filesystem::path target;  // empty: root/target
-  std::filesystem::path draft;   // empty: root/NAME; otherwise it takes the place of the default draft
+  std::filesystem::path target;                         // empty: root/target
+  std::map<std::string, std::filesystem::path> drafts;  // those that are not root/NAME, by name
+  std::filesystem::path bigram = {};  // table; empty: root/bigram/bigram.json, if it is there
 
   std::filesystem::path target_folder() const;
   /// Throws UsageError, listing the models that there are, if it does not exist.

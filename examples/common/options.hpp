@@ -2,10 +2,13 @@
 // Options that the programs share, on the command line.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -65,10 +68,6 @@ inline void add_stop_option(CLI::App& app, std::vector<std::string>& stops) {
       ->allow_extra_args(false);
 }
 
-inline void add_style_option(CLI::App& app, std::string& style) {
-  app.add_option("--style", style, "How prompts are put: auto, question, code or raw")->capture_default_str();
-}
-
 inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what) {
   app.add_option("--limit", limit, what)->check(whole_number())->capture_default_str();
 }
@@ -97,36 +96,24 @@ inline void add_arithmetic_options(CLI::App& app, ArithmeticOptions& options) {
       ->capture_default_str();
 }
 
-inline void add_common_options(CLI::App& app, CommonOptions& options) {
-  app.add_option("--models", options.models,
-                 "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
-  app.add_option("--target", options.target,
-                 "The target: its folder, or a GGUF file (default: MODELS/target)");
-  app.add_option("--draft", options.draft, "A model, likewise, that takes the place of the default draft");
-  add_decoding_options(app, options);
-  add_arithmetic_options(app, options);
-  app.add_flag("--cut-vocabulary", options.cut_vocabulary,
-               "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "
-               "them have");
-}
-
 inline std::string version_text() {
   return std::to_string(SPECULA_VERSION_MAJOR) + "." + std::to_string(SPECULA_VERSION_MINOR) + "." +
          std::to_string(SPECULA_VERSION_PATCH);
 }
 
-/// What to tell the user of an option that there is not.
+/// What to tell the user of an option, or a command, that there is not.
 inline std::string suggestion(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  for (const std::string& word : app.remaining())
-    if (word.starts_with("--")) {
-      std::string text;
-      for (const auto& name : specula::nearest(word.substr(0, word.find('=')), names, 3))
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const std::string& word : app.remaining()) {
+    std::string text;
+    for (const auto& name : specula::nearest(word.substr(0, word.find('=')), names, 3))
+      if (name.starts_with("--") == word.starts_with("--"))
         text.append(text.empty() ? "; the nearest are " : ", ").append(name);
-      return text;
-    }
+    if (!text.empty()) return text;
+  }
   return {};
 }
 
@@ -134,14 +121,22 @@ inline std::string suggestion(const CLI::App& app) {
 /// the commands on the pages (scripts/commands) set $SPECULA_PARSE_ONLY.
 inline bool only_parses() { return std::getenv("SPECULA_PARSE_ONLY") != nullptr; }
 
-/// Parses; returns true if the program has nothing more to do (--help, --version). Of an option that takes
-/// one value and is given several times, the last counts. Throws UsageError on a wrong command line.
-inline bool parse_command_line(CLI::App& app, int argc, char** argv) {
+/// Parses the words behind the program's name; returns true if it has nothing more to do (--help, --version).
+/// Of an option that takes one value and is given several times, the last counts. Throws UsageError on a
+/// wrong command line.
+inline bool parse_command_line(CLI::App& app, std::vector<std::string> words) {
   app.set_version_flag("--version", app.get_name() + " " + version_text(), "Print the version and end");
-  for (CLI::Option* option : app.get_options())
-    if (option->get_expected_max() <= 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  std::vector<CLI::App*> all = app.get_subcommands([](CLI::App*) { return true; });
+  all.insert(all.begin(), &app);
+  for (CLI::App* each : all)
+    for (CLI::Option* option : each->get_options())
+      if (option->get_expected_max() <= 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  const auto parsed = [&]() -> const CLI::App& {
+    return app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  };
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(words));
     return false;
   } catch (const CLI::CallForHelp&) {
     std::cout << wrapped(app.help(), 100);
@@ -150,7 +145,7 @@ inline bool parse_command_line(CLI::App& app, int argc, char** argv) {
     app.exit(done);
     return true;
   } catch (const CLI::ExtrasError& error) {
-    throw UsageError(error.what() + suggestion(app));
+    throw UsageError(error.what() + suggestion(parsed()));
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Many texts at once, by a pipeline over the models of a pack.
+// Many texts at once, by a pipeline.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <specula/batch/batch_speculator.hpp>
+#include <specula/pipeline.hpp>
 
 namespace specula_examples {
-
-class ModelPack;
 
 /// What the programs need of a specula::BatchSpeculator, whose drafts are known when it is made.
 class TextBatch {
@@ -28,13 +26,8 @@ class TextBatch {
   virtual double pass_seconds() const = 0;
 };
 
-/// Throws UsageError for a pipeline that make_text_batch() does not make: its draft runs a part of its
-/// layers, which is one text at a time, or it has more than two draft models.
-void check_batched(const std::string& pipeline);
-
-/// `texts` at once; the pack has at least as many slots. `cost-aware:` pipelines share one budget. Throws as
-/// check_batched(), and what building the pipeline throws.
-std::unique_ptr<TextBatch> make_text_batch(ModelPack& models, const std::string& pipeline,
-                                           const specula::SamplingParams& params, std::int32_t texts);
+/// prepare_pipeline(). Throws UsageError for one that make_text_batch() does not make: its draft runs a part
+/// of its layers, which is one text at a time, or it has more than two draft models.
+specula::PipelineFactory batched_factory(const std::string& pipeline);
 
 }  // namespace specula_examples

@@ -139,7 +139,7 @@ void copy_tokenizer(const fs::path& folder_or_file, const fs::path& directory) {
   if (begins_as_gguf(from))
     throw std::runtime_error(
         from.string() +
-        ": is a GGUF file, which no tokenizer is copied from: specula-gguf makes a folder of it");
+        ": is a GGUF file, which no tokenizer is copied from: specula convert makes a folder of it");
   if (!fs::is_regular_file(from)) throw std::runtime_error(from.string() + ": no such file");
   fs::create_directories(directory);
   const auto copy = [&](const fs::path& file, const char* name) {

@@ -43,7 +43,7 @@ class SentencePieces {
       throw std::runtime_error(file.string() +
                                ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
                                "SentencePiece model: put the tokenizer.json of Hugging Face's files in its "
-                               "place, or run the model as a GGUF file in specula-llama");
+                               "place, or run the model as a GGUF file with --engine llama.cpp");
     if (!processor_.LoadFromSerializedProto({model.data(), model.size()}).ok())
       throw std::runtime_error(file.string() + ": is no SentencePiece model");
     unknown_ = encode_part(kUnknown, true);

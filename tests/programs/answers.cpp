@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-generate's answers: what a text that fails leaves of the others, and which draws each has, one by
+// the answers of specula run: what a text that fails leaves of the others, and which draws each has, one by
 // one and in a batch.
 
 #include <doctest/doctest.h>
@@ -143,7 +143,7 @@ TEST_CASE("a text that fails ends its own turns, and no other prompt's") {
     CHECK(bad.text == "dd");  // what it had written
     CHECK(shown.answers[4].text.substr(0, 4) == "gggg");
     std::ostringstream notes;
-    Answers all("program", notes);
+    Answers all("program", 1, notes);
     CHECK(all.status() == 0);
     for (const Answer& one : shown.answers) all.add(one);
     all.finish();
@@ -167,7 +167,7 @@ TEST_CASE("a turn for which there is no room fails, and is named") {
   ScriptedTexts batch(2);
   const Shown shown = answer(batch, std::move(prompts), 2);
   std::ostringstream notes;
-  Answers all("program", notes);
+  Answers all("program", 1, notes);
   for (const Answer& one : shown.answers) all.add(one);
   CHECK(all.status() == 1);
   CHECK(notes.str().find("program: prompt 1, turn ") == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-compare --batch: batches whose rounds and times are scripted.
+// specula compare --batch: batches whose rounds and times are scripted.
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-compare: figures, intervals and costs of pipelines whose counts and times are known.
+// specula compare: figures, intervals and costs of pipelines whose counts and times are known.
 
 #include <doctest/doctest.h>
 

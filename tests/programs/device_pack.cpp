@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long vectorised
-// specula-generate --device cuda: pipelines over the models that come with the sources, on an emulated GPU.
+// specula run --engine cuda: pipelines over the models that come with the sources, on an emulated GPU.
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,6 @@
 
 #include <specula/pipeline.hpp>
 
-#include "cuda_models.hpp"
 #include "decode.hpp"
 #include "device_pack.hpp"
 #include "emulated_device.hpp"
@@ -91,7 +90,7 @@ TEST_CASE("what a device does not run is refused by name, before its weights are
        {std::pair("glide", "reads its target's"), std::pair("hass", "reads its target's")}) {
     const std::string said = usage_error([&, name = draft] { on.pack.draft(name); });
     CAPTURE(said);
-    CHECK(has(said, "--device cuda: "));
+    CHECK(has(said, "--engine cuda: "));
     CHECK(has(said, draft));
     CHECK(has(said, why));
   }
@@ -99,16 +98,4 @@ TEST_CASE("what a device does not run is refused by name, before its weights are
   OnDevice cut({.capacity = 64, .max_nodes = 8, .vocab_size = 2000});
   CHECK(has(usage_error([&] { cut.pack.target(); }), "has 2048 tokens, to be cut to 2000"));
   CHECK(on.device.launches == 0);
-}
-
-TEST_CASE("words after --device") {
-  CHECK(usage_error([] { check_device("cpu", {}); }) == "none");
-  CHECK(usage_error([] { check_device("gpu", {}); }) == "--device is 'gpu', must be cpu or cuda");
-  ArithmeticOptions words;
-  for (std::string* word : {&words.inputs, &words.weights, &words.cache, &words.isa}) {
-    *word = "full";
-    CHECK(usage_error([&] { check_device("cpu", words); }) == "none");
-    CHECK(has(usage_error([&] { check_device("cuda", words); }), "calculates in bfloat16"));
-    *word = "auto";
-  }
 }

@@ -185,12 +185,12 @@ TEST_CASE("errors name file, key and the way out") {
   };
   CHECK(changed([](GgufVocabulary&) {}) == "nothing");
   CHECK(changed([](GgufVocabulary& v) { v.model = "bert"; }) ==
-        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; specula-llama runs "
+        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; --engine llama.cpp runs "
         "such "
         "models");
   const std::string pre = changed([](GgufVocabulary& v) { v.model = "gpt2", v.pre = "viking"; });
   CHECK(pre.starts_with("m.gguf: key 'tokenizer.ggml.pre': 'viking' is not read, expected one of gpt-2, "));
-  CHECK(pre.ends_with("; specula-llama runs such models"));
+  CHECK(pre.ends_with("; --engine llama.cpp runs such models"));
   CHECK(changed([](GgufVocabulary& v) { v.model = "gpt2", v.pre = "gpt-2", v.merges = {"ab"}; }) ==
         "m.gguf: key 'tokenizer.ggml.merges': 'ab' has no space");
   CHECK(changed([](GgufVocabulary& v) { v.scores.pop_back(); }) ==

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-generate --race on a wide terminal: two runs side by side.
+// specula run --race on a wide terminal: two runs side by side.
 #include "panes.hpp"
 
 #include <doctest/doctest.h>

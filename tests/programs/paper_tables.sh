@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: paper_tables.sh COMPARE ROOT DATA
+# usage: paper_tables.sh SPECULA ROOT DATA
 # scripts/paper_tables runs, resumes, and keeps the JSON of runs that it cannot measure; scripts/pages makes tables of it.
 set -uo pipefail
-compare=$1 root=$2 data=$3
+specula=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 [ -d "$data" ] || { echo 'SKIP: no data sets'; exit 77; }
 [ -e "$root/examples/models/hass/config.json" ] || { echo 'SKIP: no model pack'; exit 77; }
@@ -11,12 +11,12 @@ command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 
 mkdir "$scratch/models"
 PYTHONDONTWRITEBYTECODE=1 python3 "$root/tests/support/tensors.py" "$root/examples/models" "$scratch/models"
-tables=(python3 "$root/scripts/paper_tables" --compare "$compare" --data "$data" --variants "$scratch/none" --models "$scratch/models")
+tables=(python3 "$root/scripts/paper_tables" --specula "$specula" --data "$data" --variants "$scratch/none" --models "$scratch/models")
 expect 0 '^usage: scripts/paper_tables' "${tables[@]}" --help
 expect 1 "no section is called 'poems'" "${tables[@]}" --only poems
 expect 1 'quick measures nothing: it needs --out' "${tables[@]}" --quick
 expect 0 '^glide, about 1 minutes' "${tables[@]}" --only glide --minutes 2 --list --out "$scratch/listed"
-also "specula-compare --models MODELS .*--limit 10 "
+also "specula compare --models MODELS .*--limit 10 "
 expect 1 'no prompts at .*nowhere' "${tables[@]}" --data "$scratch/nowhere"
 expect 0 '^glide_t1, about 3 minutes' "${tables[@]}" --only glide_t1 --list --out "$scratch/listed"
 if grep -q '^glide,' "$scratch/out"; then echo 'FAILED: a single run brings another'; failed=1; fi

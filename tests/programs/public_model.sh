@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: public_model.sh COMPARE ROOT DATA
+# usage: public_model.sh SPECULA ROOT DATA
 # scripts/public_model measures the pack's target, goes on where it was interrupted, says what is missing; scripts/pages makes a table of it.
 set -uo pipefail
-compare=$1 root=$2 data=$3
+specula=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 [ -d "$data" ] || { echo 'SKIP: no data sets'; exit 77; }
 [ -e "$root/examples/models/small/config.json" ] || { echo 'SKIP: no model pack'; exit 77; }
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
-model=(python3 "$root/scripts/public_model" --compare "$compare" --data "$data")
+model=(python3 "$root/scripts/public_model" --specula "$specula" --data "$data")
 expect 0 '^usage: scripts/public_model' "${model[@]}" --help
 expect 1 'quick measures nothing: it needs --out' "${model[@]}" --quick
 expect 1 'no mt_bench/question.jsonl in .*/nowhere' "${model[@]}" --quick --out "$scratch/json" --data "$scratch/nowhere"
@@ -32,9 +32,9 @@ expect 0 '^native:1/0/specula/q4_1: ' "${model[@]}" --quick --out "$scratch/json
 never 'q4_1/60'
 expect 0 '^native:1/0/specula/q4_1/60: ' "${model[@]}" --quick --out "$scratch/json" --again
 never '^left'
-printf '#!/bin/sh\necho "specula-compare: no target" >&2\nexit 2\n' >"$scratch/broken"
+printf '#!/bin/sh\necho "specula compare: no target" >&2\nexit 2\n' >"$scratch/broken"
 chmod +x "$scratch/broken"
-expect 0 '^missing: specula, q4_1, native:1, round 1: specula-compare: no target (exit code 2)' "${model[@]}" --quick --out "$scratch/missing" --compare "$scratch/broken"
+expect 0 '^missing: specula, q4_1, native:1, round 1: specula compare: no target (exit code 2)' "${model[@]}" --quick --out "$scratch/missing" --specula "$scratch/broken"
 
 # The pages: of this run, and of one with another engine, which had no text of one kind.
 tree=$scratch/tree

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-generate --trace: pictures of each round's proposal, and the page that steps through them.
+// specula run --trace: pictures of each round's proposal, and the page that steps through them.
 
 #include <doctest/doctest.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: long
-// specula-compare --tune: probes, rates, costs and forecasts.
+// specula compare --tune: probes, rates, costs and forecasts.
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@ root=$1
 command -v python3 >/dev/null || { echo 'SKIP: no python3'; exit 77; }
 
 expect 2 '^usage: scripts/commands' "$root/scripts/commands" --nonsense
-expect 1 'program nonsense: the table has specula-generate,' "$root/scripts/commands" --program nonsense=x
+expect 1 'program nonsense: the table has specula,' "$root/scripts/commands" --program nonsense=x
 expect 0 '^scripts/demo --model smollm2 --pipeline chain:4@hass' sh -c '"$1" --list | sed "s/^ *//"' sh "$root/scripts/commands"
 also '^# README.md:[0-9]*$'
 also '^# docs/models.md:[0-9]*$'
@@ -19,28 +19,29 @@ also '^# docs/models.md:[0-9]*$'
 tree=$scratch/tree
 mkdir -p "$tree/docs" "$tree/home/.cache/specula"
 cp -rs "$root"/{bench,examples,include,scripts,tests,tools,CMakePresets.json} "$tree"
-printf '```sh\n%s\n```\n' 'G=build/release/examples/generate/specula-generate' '$G --pipeline chain --prompt x' >"$tree/README.md"
+printf '```sh\n%s\n```\n' 'G="build/release/bin/specula run"' '$G --pipeline chain --prompt x' >"$tree/README.md"
 # fault TEXT COMMAND: a block, and what must be said of it.
 said=()
 fault() {
   printf '```sh\n%s\n```\n' "$2" >>"$tree/docs/faults.md"
   said+=("$1")
 }
-fault 'specula-generate has no option --promt' 'build/release/examples/generate/specula-generate --promt x'
-fault 'No such file or directory' 'build/release/examples/generate/specula-generat --prompt x'
+fault 'specula has no option --promt' 'build/release/bin/specula run --promt x'
+fault 'specula has no command rum' 'build/release/bin/specula rum --prompt x'
+fault 'No such file or directory' 'build/release/bin/specul run --prompt x'
 fault 'specula-train has no command heads' 'specula-train heads --target TARGET'
 fault 'specula-train has no option --minuts' 'specula-train head --target TARGET --minuts 3'
 fault 'scripts/dem: No such file' './scripts/dem'
 fault 'scripts/paper_tables has no option --onlyy' 'scripts/paper_tables --onlyy glide'
 fault 'cmake: no preset relase' 'cmake --preset relase'
-fault 'cmake: no target specula-generat$' 'cmake --build build/release --target specula-generat'
+fault 'cmake: no target specula-progra$' 'cmake --build build/release --target specula-progra'
 fault 'cmake: no target test_exact_mine' 'cmake --build build/dev --target test_exact_mine'
 fault 'there is no examples/nowhere.cpp' 'g++ examples/nowhere.cpp -o /tmp/x && /tmp/x'
 fault 'cp: cannot stat' 'cp tests/exact/nowhere.cpp tests/exact/mine.cpp'
-fault 'specula-llama has no option --pass$' 'specula-llama -m model.gguf --pass 3'
+fault 'specula has no option --node$' 'specula passes -m model.gguf --node 3'
 fault 'there is no nowhere.gguf' 'scripts/own_draft nowhere.gguf'
-printf 'Then `scripts/docs --loook` and `specula-compare --find-bloks FILE`.\n' >>"$tree/docs/faults.md"
-said+=('scripts/docs has no option --loook' 'specula-compare has no option --find-bloks')
+printf 'Then `scripts/docs --loook` and `specula compare --find-bloks FILE`.\n' >>"$tree/docs/faults.md"
+said+=('scripts/docs has no option --loook' 'specula has no option --find-bloks')
 printf '```sh\nsudo nonsense\n```\n' >"$tree/docs/right.md"
 printf '%s\n' 'none' >"$tree/tools/train/README.md.new" && mv "$tree/tools/train/README.md.new" "$tree/tools/train/README.md"
 mkdir -p "$tree/scripts/stamps" && rm -f "$tree/scripts/stamps/commands" && printf 'x\nREADME.md\n' >"$tree/scripts/stamps/commands"
@@ -85,14 +86,14 @@ esac
 END
 chmod +x "$scratch/as.sh"
 mkdir "$scratch/bin"
-for path in "$scratch"/bin/{cmake,dpkg-query} "$tree"/build/{release/examples/generate/specula-generate,train/specula-train}; do
+for path in "$scratch"/bin/{cmake,dpkg-query} "$tree"/build/{release/bin/specula,train/specula-train}; do
   mkdir -p "${path%/*}" && ln -s "$scratch/as.sh" "$path"
 done
 touch "$tree/home/.cache/specula/SmolLM2-135M-Instruct.Q4_1.gguf"
 as_user=(env -u XDG_CACHE_HOME HOME="$tree/home" PATH="$scratch/bin:$PATH")
 demo=("${as_user[@]}" "$tree/scripts/demo")
-expect 0 'ran specula-generate: <--race> .*<--pipeline> <cost-aware:.*<--prompts> <examples/prompts/summaries.jsonl>$' "${demo[@]}" --model smollm2
-expect 0 'ran specula-generate: <--race> .*<--prompts> <examples/prompts/summaries.jsonl> <--pipeline> <chain:4@hass>$' "${demo[@]}" --model smollm2 --pipeline chain:4@hass
+expect 0 'ran specula: <run> <--race> .*<--pipeline> <cost-aware:.*<--prompts> <examples/prompts/summaries.jsonl>$' "${demo[@]}" --model smollm2
+expect 0 'ran specula: <run> <--race> .*<--prompts> <examples/prompts/summaries.jsonl> <--pipeline> <chain:4@hass>$' "${demo[@]}" --model smollm2 --pipeline chain:4@hass
 never 'cost-aware'
 expect 0 '<--pipeline=chain:4@hass>$' "${demo[@]}" --model smollm2 --pipeline=chain:4@hass
 never 'cost-aware'
@@ -100,8 +101,8 @@ for option in --prompt --prompts; do
   expect 0 "<--pipeline> <cost-aware:[^>]*> <$option> <x y>$" "${demo[@]}" --model smollm2 "$option" 'x y'
   never 'summaries'
 done
-expect 0 'ran specula-generate: <--race> <--models> <examples/models> <--threads> <2>$' "${demo[@]}" --threads 2
-expect 0 'ran specula-generate: <--help>$' "${demo[@]}" -- --help
+expect 0 'ran specula: <run> <--race> <--models> <examples/models> <--threads> <2>$' "${demo[@]}" --threads 2
+expect 0 'ran specula: <run> <--help>$' "${demo[@]}" -- --help
 own=("${as_user[@]}" "$tree/scripts/own_draft")
 expect 2 '^usage: scripts/own_draft MODEL' "${own[@]}"
 expect 1 'there is no nowhere' "${own[@]}" nowhere

@@ -89,10 +89,10 @@ look glide "${conditioned_minutes[0]}" glide --lr 1e-2
 look eagle "${conditioned_minutes[1]}" head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0
 look hass "${conditioned_minutes[2]}" head --name hass --lr 5e-3
 
-# What Max-Gram drafts where nothing matches. specula-bigram comes with the other examples.
-bigram=$repository/build/release/examples/bigram/specula-bigram
-if [[ -x $bigram ]]; then
-  "$bigram" --tokens "$work/answers" --output "$models/bigram/bigram.json"
+# What Max-Gram drafts where nothing matches. The program is built with the examples.
+specula=$repository/build/release/bin/specula
+if [[ -x $specula ]]; then
+  "$specula" bigram --tokens "$work/answers" --output "$models/bigram/bigram.json"
 else
-  echo "pack.sh: $models/bigram is not made anew: $bigram is not built" >&2
+  echo "pack.sh: $models/bigram is not made anew: $specula is not built" >&2
 fi

@@ -25,33 +25,28 @@ fs::path folder_of_programs() {
   return self.parent_path();
 }
 
-/// Where the program of the examples' folder `example` is, or an empty path: below `given`, or where the build beside this
-/// program's has it.
-fs::path find_program(const fs::path& given, const std::string& example) {
-  const auto own = folder_of_programs(), name = fs::path("specula-" + example);
-  for (const auto& folder :
-       {given, given / example, own / "../../examples" / example, own / "../release/examples" / example})
-    if (fs::exists(folder / name)) return fs::weakly_canonical(folder / name);
+/// Where the program `specula` is: `given`, or where the build beside this program's has it; an empty path:
+/// nowhere.
+fs::path find_specula(const fs::path& given) {
+  const auto own = folder_of_programs();
+  for (const auto& file : {given, own / "../../bin/specula", own / "../release/bin/specula"})
+    if (fs::is_regular_file(file)) return fs::weakly_canonical(file);
   return {};
 }
 
 Programs find_programs(const fs::path& given) {
   const auto own = folder_of_programs();
-  const Programs programs{.train = own / "specula-train",
-                          .text = own / "specula-train-text",
-                          .gguf = find_program(given, "gguf"),
-                          .quantize = find_program(given, "quantize"),
-                          .compare = find_program(given, "compare")};
+  const Programs programs{
+      .train = own / "specula-train", .text = own / "specula-train-text", .specula = find_specula(given)};
   if (!fs::exists(programs.text))
     throw std::runtime_error(programs.text.string() + ": is not there; build it beside this program");
-  if (!given.empty() && (programs.quantize.empty() || programs.compare.empty()))
-    throw std::invalid_argument("--programs " + given.string() +
-                                ": specula-quantize and specula-compare are not there");
+  if (!given.empty() && !fs::is_regular_file(given))
+    throw std::invalid_argument("--specula " + given.string() + ": there is no such file");
   return programs;
 }
 
-void draft(const DraftRequest& request, const fs::path& given_programs) {
-  const auto programs = find_programs(given_programs);
+void draft(const DraftRequest& request, const fs::path& given) {
+  const auto programs = find_programs(given);
   const auto stages = plan_draft(request, programs);
   const auto needs = needs_of(request, read_config(request.target));
   std::printf("A %s draft for %s, in %s\n", request.method.c_str(), request.target.c_str(),
@@ -60,10 +55,9 @@ void draft(const DraftRequest& request, const fs::path& given_programs) {
     if (stage.hours > 0) std::printf("  %-10s %5.2f hours\n", stage.name.c_str(), stage.hours);
   std::printf("  %-10s about %.1f GB of memory (%.1f free), %.1f GB of disk\n", "needs", needs.memory / 1e9,
               static_cast<double>(free_memory()) / 1e9, needs.disk / 1e9);
-  if (programs.compare.empty())
+  if (programs.specula.empty())
     std::printf(
-        "  neither 8 bits nor measured: specula-quantize and specula-compare were not found; --programs "
-        "FOLDER names theirs\n");
+        "  neither 8 bits nor measured: the program specula was not found; --specula FILE names it\n");
   std::fflush(stdout);
   if (needs.memory > static_cast<double>(free_memory()))
     std::fprintf(stderr, "warning: that is more memory than is free\n");
@@ -86,8 +80,9 @@ void add_draft_command(CLI::App& app) {
                                      "and measures what it gives. The same command goes on "
                                      "where it was stopped");
   const auto request = std::make_shared<DraftRequest>();
-  const auto programs = std::make_shared<fs::path>();
-  command->add_option("--target", request->target, "The target's Hugging Face directory, or a GGUF file")->required();
+  const auto specula = std::make_shared<fs::path>();
+  command->add_option("--target", request->target, "The target's Hugging Face directory, or a GGUF file")
+      ->required();
   command->add_option("--output", request->output, "Folder for all that is made")->required();
   command->add_option("--method", request->method, "hass, eagle, glide or plain")->capture_default_str();
   command->add_option("--hours", request->hours, "For all of it")->capture_default_str();
@@ -99,11 +94,10 @@ void add_draft_command(CLI::App& app) {
   command->add_option("--evaluation", request->evaluation,
                       "FILE.jsonl, may be repeated: prompts of an evaluation; texts that share 13 words in a "
                       "row with one are left out");
-  command->add_option("--programs", *programs,
-                      "Folder of specula-gguf, specula-quantize and specula-compare: build/release/examples, say");
+  command->add_option("--specula", *specula, "The program specula: build/release/bin/specula, say");
   command->add_option("training", request->training,
                       "After --: further options of the training, such as --batch 8");
-  command->callback([request, programs] { draft(*request, *programs); });
+  command->callback([request, specula] { draft(*request, *specula); });
 }
 
 }  // namespace specula_train

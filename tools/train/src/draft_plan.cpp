@@ -51,13 +51,14 @@ struct Plan {
   /// The target as a folder.
   void add_folder() {
     if (!fs::is_regular_file(target)) return;
-    if (programs.gguf.empty())
-      throw std::invalid_argument(target.string() +
-                                  ": a GGUF file, of which specula-gguf makes a folder; it was not found: "
-                                  "--programs FOLDER names where it is");
+    if (programs.specula.empty())
+      throw std::invalid_argument(
+          target.string() +
+          ": a GGUF file, of which the program specula makes a folder; it was not found: "
+          "--specula FILE names it");
     target = out / "target";
-    stages.push_back(
-        {.name = "folder", .calls = {{programs.gguf, {request.target.string(), target.string()}}}});
+    stages.push_back({.name = "folder",
+                      .calls = {{programs.specula, {"convert", request.target.string(), target.string()}}}});
   }
 
   /// What the target is asked.
@@ -124,19 +125,19 @@ struct Plan {
 
   /// The draft in 8 bits, and what it gains, by the programs that there are.
   void add_figures(const fs::path& draft, const std::string& questions) {
-    if (programs.quantize.empty()) return;
+    if (programs.specula.empty()) return;
     const fs::path models = out / "models";
-    stages.push_back({.name = "8 bits",
-                      .calls = {{programs.quantize, {draft.string(), (models / request.method).string()}}}});
-    if (programs.compare.empty()) return;
+    stages.push_back(
+        {.name = "8 bits",
+         .calls = {{programs.specula, {"quantize", draft.string(), (models / request.method).string()}}}});
     std::string names;
     for (const auto& name : pipelines_of(request.method)) names += (names.empty() ? "" : " ") + name;
     stages.push_back({.name = "measure",
                       .hours = request.hours * kMeasureShare,
-                      .calls = {{programs.compare,
-                                 {"--target", target.string(), "--models", models.string(), "--prompts",
-                                  questions, "--limit", "8", "--max-new-tokens", "96", "--pipelines", names,
-                                  "--json", (out / "figures.json").string()}}}});
+                      .calls = {{programs.specula,
+                                 {"compare", "--target", target.string(), "--models", models.string(),
+                                  "--prompts", questions, "--limit", "8", "--max-new-tokens", "96",
+                                  "--pipelines", names, "--json", (out / "figures.json").string()}}}});
   }
 };
 

@@ -27,7 +27,7 @@ struct DraftRequest {
 /// Where the programs are.
 struct Programs {
   std::filesystem::path train, text;
-  std::filesystem::path gguf = {}, quantize = {}, compare = {};  // empty: not found
+  std::filesystem::path specula = {};  // empty: not found
 };
 
 struct Stage {
@@ -36,8 +36,8 @@ struct Stage {
   std::vector<Call> calls;
 };
 
-/// The stages: a folder of a target that is a GGUF file, text, training, 8 bits, and measuring. Throws std::invalid_argument for an unknown method, or
-/// a time of 0.
+/// The stages: a folder of a target that is a GGUF file, text, training, 8 bits, and measuring. Throws
+/// std::invalid_argument for an unknown method, or a time of 0.
 std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& programs);
 
 /// What will be on the disk and in memory at most, in bytes, about.
@@ -49,7 +49,7 @@ Needs needs_of(const DraftRequest& request, const DecoderConfig& target);
 /// The pipelines to measure, plain decoding and Max-Gram among them.
 std::vector<std::string> pipelines_of(const std::string& method);
 
-/// What specula-compare's figures (JSON) say of the draft: a table of acceptance by depth, costs and
+/// What the figures of `specula compare` (JSON) say of the draft: a table of acceptance by depth, costs and
 /// speedups, and the pipeline to use, or that none with the draft is worth it. Throws std::runtime_error
 /// naming key and file.
 std::string verdict(const std::filesystem::path& json, const std::string& method);

@@ -279,7 +279,7 @@ struct HeldoutCommand {
 
   void add_to(CLI::App& app, const std::shared_ptr<HeldoutCommand>& self) {
     auto* command = app.add_subcommand(
-        "heldout", "Write the questions of held-out texts as prompts, for specula-compare");
+        "heldout", "Write the questions of held-out texts as prompts, for specula compare");
     command->add_option("--data", data, "Folder of tokens, with the tokenizer")->required();
     command->add_option("--frame", frame, "Folder of their prompts, which has chat.json")->required();
     command->add_option("--limit", limit, "Largest number of prompts of a style")->capture_default_str();

@@ -13,8 +13,7 @@ namespace st = specula_train;
 
 namespace {
 
-const st::Programs kPrograms{
-    .train = "/p/train", .text = "/p/text", .quantize = "/p/quantize", .compare = "/p/compare"};
+const st::Programs kPrograms{.train = "/p/train", .text = "/p/text", .specula = "/p/specula"};
 
 std::string all_calls(const std::vector<st::Stage>& stages) {
   std::string text;
@@ -41,6 +40,7 @@ TEST_CASE("the stages of each method use up the time, and each reads what the on
           "sample --target /t --prompts /o/prompts --output /o/drawn",
           "unlike --data /o/drawn --output /o/text", "--data /o/text", "--batch 8", "--resume"})
       CHECK(calls.find(part) != calls.npos);
+    CHECK(calls.find("measure: /p/specula compare --target /t") != calls.npos);
     CHECK(calls.find(std::string("/o/") + method + "/export /o/models/" + method) != calls.npos);
     CHECK(calls.find("corpus") == calls.npos);
     CHECK((calls.find("--alignment 1") != calls.npos) ==
@@ -75,12 +75,11 @@ TEST_CASE("of a GGUF file a folder is made first") {
   const specula_train_test::Folder folder("specula_draft_gguf_test");
   folder.write("m.gguf", "GGUF");
   const auto file = folder.path / "m.gguf";
-  auto programs = kPrograms;
   const st::DraftRequest request{.target = file, .output = "/o"};
-  CHECK_THROWS_WITH_AS(st::plan_draft(request, programs), doctest::Contains("specula-gguf"), std::invalid_argument);
-  programs.gguf = "/p/gguf";
-  const auto calls = all_calls(st::plan_draft(request, programs));
-  CHECK(calls.starts_with("folder: /p/gguf " + file.string() + " /o/target\n"));
+  CHECK_THROWS_WITH_AS(st::plan_draft(request, {.train = "/p/train", .text = "/p/text"}),
+                       doctest::Contains("the program specula"), std::invalid_argument);
+  const auto calls = all_calls(st::plan_draft(request, kPrograms));
+  CHECK(calls.starts_with("folder: /p/specula convert " + file.string() + " /o/target\n"));
   CHECK(calls.find("sample --target /o/target") != calls.npos);
   CHECK(calls.find("--target " + file.string()) == calls.npos);
 }
