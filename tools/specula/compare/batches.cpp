@@ -89,9 +89,13 @@ void write_full(TextBatch& batch, std::span<const std::vector<Token>> prompts, s
     const std::vector<specula::TextResult>& results = batch.step();
     const double took = clock() - began;
     if (timed) {
-      ++runs.rounds, runs.timed += took, runs.passes += batch.pass_seconds() - passes;
-      for (const auto& [id, text] : writing)
-        written[text->prompt] += text->written, seconds[text->prompt] += took / texts;
+      ++runs.rounds;
+      runs.timed += took;
+      runs.passes += batch.pass_seconds() - passes;
+      for (const auto& [id, text] : writing) {
+        written[text->prompt] += text->written;
+        seconds[text->prompt] += took / texts;
+      }
     }
     for (const specula::TextResult& result : results) {
       const auto found = writing.find(result.id);

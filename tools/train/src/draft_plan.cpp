@@ -148,7 +148,7 @@ std::vector<Stage> plan_draft(const DraftRequest& request, const Programs& progr
   if (!is_head(method) && method != "glide" && method != "plain")
     throw std::invalid_argument("--method " + method + ": expected hass, eagle, glide or plain");
   if (!(request.hours > 0)) throw std::invalid_argument("--hours: expected a time above 0");
-  const double left = request.hours * (1 - (programs.compare.empty() ? 0 : kMeasureShare));
+  const double left = request.hours * (1 - (programs.specula.empty() ? 0 : kMeasureShare));
   const double text_hours = left * kTextShare;
   Plan plan(request, programs);
   plan.add_folder();
