@@ -58,8 +58,8 @@ TEST_CASE("shapes of every kind of draw but the shared one, each with all rules 
   for_every_cascade([&](const auto&) { ++cascades; });
   CHECK(cascades >= 6);
   // Rejection, Traversal, Sampling, SampleAndMatch; Block for chains, KSeq for independent draws.
-  CHECK(rule_count<ProposalKind::deterministic>() == 5);
-  CHECK(rule_count<ProposalKind::sampled>() == 6);
-  CHECK(rule_count<ProposalKind::sampled_iid>() == 6);
-  CHECK(rule_count<ProposalKind::sampled_distinct>() == 5);
+  CHECK(rule_count<ProposalKind::deterministic>() == 4);
+  CHECK(rule_count<ProposalKind::sampled>() == 5);
+  CHECK(rule_count<ProposalKind::sampled_iid>() == 5);
+  CHECK(rule_count<ProposalKind::sampled_distinct>() == 4);
 }

@@ -25,7 +25,7 @@ class OneRule {
 
  private:
   std::variant<specula::Rejection, specula::Traversal, specula::Sampling, specula::SampleAndMatch,
-               specula::Block, specula::KSeq, specula::Greedy, specula::FirstChild, specula::AcceptLossy<specula::Lenient>>
+               specula::Block, specula::KSeq, specula::Greedy, specula::AcceptLossy<specula::Lenient>>
       rule_;
 };
 

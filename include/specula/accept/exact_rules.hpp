@@ -169,24 +169,6 @@ struct Rejection {
   }
 };
 
-///   specula::TreeVerifier verifier{target, specula::FirstChild{}};
-///
-/// Rejection sampling along first children: as Rejection, but after the first rejection draws the next token
-/// from norm((p - q)+), whatever its siblings are. Exact, since these were never looked at.
-/// **Draws.** One `accept` per node of the path, then one `residual` or, after its end, `sample`.
-/// **Cost.** As Rejection. **Throws.** As Rejection. **Source.** Leviathan et al. 2023, on a tree's first path.
-struct FirstChild {
-  /// Lossless unless the proposal shares the target's noise.
-  static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
-
-  /// Verifies `tree` and overwrites `out`; see AcceptanceRule.
-  template <class Rng>
-  void decide(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
-    detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
-    rules::rejection(verifier, 1, false);
-  }
-};
-
 ///   specula::TreeVerifier verifier{target, specula::Traversal{}};
 ///
 /// Traversal verification, from the leaves to the root. A node carries a weight P, the root's being 1; its

@@ -19,7 +19,7 @@
 namespace specula {
 
 /// The rules of AnyRule, in the order of kRules.
-enum class RuleName { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical, first_child };
+enum class RuleName { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
 
 /// A rule by name.
 struct NamedRule {
@@ -37,8 +37,7 @@ inline constexpr std::array kRules{
     NamedRule{"k-seq", "KSeq: of children drawn independently"},
     NamedRule{"gumbel", "GumbelCoupling: the target's draws with the noise of Draw::shared"},
     NamedRule{"lenient", "Lenient: rejection sampling that accepts up to L times as often; lossy"},
-    NamedRule{"typical", "Typical: what is likely enough under the target; lossy"},
-    NamedRule{"first-child", "FirstChild: rejection sampling along first children"}};
+    NamedRule{"typical", "Typical: what is likely enough under the target; lossy"}};
 
 /// The name of a rule in make_pipeline()'s texts.
 constexpr const char* name_of(RuleName rule) { return kRules[static_cast<std::size_t>(rule)].name; }
@@ -65,8 +64,6 @@ auto with_rule(RuleName name, const Lenient& lenient, F&& f) {
       return f(GumbelCoupling{});
     case RuleName::lenient:
       return f(lenient);
-    case RuleName::first_child:
-      return f(FirstChild{});
     case RuleName::typical:
       break;
   }

@@ -118,13 +118,6 @@ void require(const Compared& c) {
 const auto rejection = [](const Case& it, DenseUniforms& u) {
   dense_rejection(it.dense, it.distributions, u);
 };
-const auto first_child = [](const Case& it, DenseUniforms& u) {
-  DenseTree first = it.dense;  // without the siblings of first children
-  for (std::size_t c = 1; c < first.parent.size(); ++c)
-    for (std::size_t other = 1; other < c; ++other)
-      if (it.dense.parent[other] == it.dense.parent[c]) first.parent[c] = kNoParent;
-  dense_rejection(first, it.distributions, u);
-};
 const auto traversal = [](const Case& it, DenseUniforms& u) {
   dense_traversal(it.dense, it.distributions, u);
 };
@@ -156,9 +149,6 @@ TEST_CASE_TEMPLATE("all rules and all forms of q over random ragged batches", El
         require(compare<DeviceRule, Element>(rule, dense, sparse, n, vocab, mix, ++seed, are_chains));
     };
     each_form(kernels::RejectionRule{}, Rejection{}, rejection, trees, false);
-    const std::uint64_t others = seed;
-    each_form(kernels::FirstChildRule{}, FirstChild{}, first_child, trees, false);
-    seed = others;  // those of the other rules are as before
     each_form(kernels::TraversalRule{}, Traversal{}, traversal, trees, false);
     each_form(kernels::TraversalRule{}, Block{}, block, chains, true);
     const Mix points{.nodes = 14, .draws = false, .distinct = false};

@@ -7,10 +7,10 @@
 namespace specula::rules {
 
 /// See specula::Rejection, and specula::Lenient for a `lenience` above 1: p is multiplied by it where it is
-/// compared with q. Without `siblings` specula::FirstChild. Requires lenience 1 of a verifier whose accept_chain() accepts nodes.
+/// compared with q. Requires lenience 1 of a verifier whose accept_chain() accepts nodes.
 /// **Draws.** As there. **Cost.** As there. **Throws.** Nothing. **Source.** As there.
 template <class Verifier>
-SPECULA_HD void rejection(Verifier& verifier, double lenience = 1, bool siblings = true) {
+SPECULA_HD void rejection(Verifier& verifier, double lenience = 1) {
   NodeId at = verifier.accept_chain();  // for a tree: the root
   int depth = at;
   for (; at != kNoParent && verifier.ok(); ++depth) {
@@ -28,7 +28,6 @@ SPECULA_HD void rejection(Verifier& verifier, double lenience = 1, bool siblings
       if (!rejected) verifier.start_residual(from, distribution, 0);
       rejected = true;
       verifier.reject(lenience);
-      if (!siblings) break;
     }
     if (!verifier.ok()) break;
     verifier.put(depth, from,

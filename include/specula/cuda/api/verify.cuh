@@ -44,11 +44,6 @@ struct VerifyPlan {
 template <class Element, class Draft>
 using RejectionPlan = VerifyPlan<detail::RejectionRule, Element, Draft>;
 
-/// Rejection sampling along first children, as specula::FirstChild, with the same uniform draws. Cost: as
-/// RejectionPlan.
-template <class Element, class Draft>
-using FirstChildPlan = VerifyPlan<detail::FirstChildRule, Element, Draft>;
-
 /// Traversal verification, from the leaves to the root: rejects a path only after its end was tried. As
 /// specula::Traversal, with the same uniform draws (Weng et al. 2025). Cost: one read of a row for each inner
 /// node on the way to the first accepted leaf, in a chain of all; a rejection reads its parent's row and the

@@ -37,13 +37,6 @@ struct RejectionRule : RuleNeeds {
   }
 };
 
-struct FirstChildRule : RejectionRule {
-  template <class SequenceVerifier>
-  SPECULA_HD static void decide(SequenceVerifier& verifier) {
-    rules::rejection(verifier, 1, false);
-  }
-};
-
 struct TraversalRule : RuleNeeds {
   static constexpr bool kReadsDraft = true, kKeepsDistributions = true;
   static constexpr int kMinRows = kMaxRows;  // it starts from the end, so it reads all
