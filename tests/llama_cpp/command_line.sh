@@ -41,6 +41,12 @@ expect 0 'Question: What is 3 + 4?' "${run[@]}" --prompt "$question" --max-new-t
 also '^cost-aware:chain@small: 24 tokens, .* calls of the target, .* tokens/s (.* with the prompt)'
 expect 0 '^cost-aware:chain@other: 4 tokens' "$specula" run --engine llama.cpp -m "$scratch/target.gguf" --draft "other=$scratch/small.gguf" \
   --prompt "$question" --max-new-tokens 4 --threads 2 --draft-threads 1
+# Without --engine the own decoder reads what it can; a file of another network is llama.cpp's, here in vain.
+expect 0 'autoregressive: 4 tokens' "$specula" run -m "$scratch/target.gguf" --prompt "$question" --max-new-tokens 4 --pipeline autoregressive
+never 'note: --engine'
+LC_ALL=C sed 's/llama/lxama/g' "$scratch/target.gguf" >"$scratch/other.gguf"
+expect 1 "^note: --engine llama.cpp, since specula's own decoder does not read the target: " "$specula" run -m "$scratch/other.gguf" --prompt x
+also 'libllama cannot load this as a model'
 # Another pipeline, another number of threads: the same text.
 text() { "${run[@]}" --prompt "$question" --max-new-tokens 24 "$@" 2>"$scratch/err"; }
 plain=$(text --pipeline autoregressive)
