@@ -344,6 +344,7 @@ TEST_CASE("rounds by the length of their context") {
   CHECK(run.by_context[1].new_tokens == 5);
   CHECK(run.by_context[2].rounds == 2);
   CHECK(run.by_context[2].new_tokens == 3);  // of four tokens: the limit
+  CHECK(run.from_draft == std::vector<bool>{true, false, true, true, false, false, true, true});
 }
 
 TEST_CASE("draft tokens beyond the text's end count as neither accepted nor offered") {
