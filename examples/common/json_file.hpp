@@ -18,6 +18,11 @@ inline void write_json(const std::filesystem::path& file, const nlohmann::ordere
   write_file(file, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
+/// The last name of a path, with or without a slash at its end: what JSON says of a file or a folder.
+inline std::string leaf(const std::filesystem::path& path) {
+  return (path / "").parent_path().filename().string();
+}
+
 /// Adds how the library's own models calculate.
 inline void add_arithmetic_json(nlohmann::ordered_json& out, const ArithmeticOptions& options) {
   out["inputs"] = word_of(inputs_of(options.inputs, isa_of(options.isa)));

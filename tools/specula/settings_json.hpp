@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <ctime>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "json_file.hpp"
 #include "machine.hpp"
 #include "options.hpp"
 #include "prompt_options.hpp"
@@ -19,7 +19,7 @@ namespace specula_examples {
 inline nlohmann::ordered_json about_prompts(const PromptOptions& options,
                                             const std::vector<std::string>& files, std::size_t prompts) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
-  for (const auto& file : files) names.push_back(std::filesystem::path(file).filename().string());
+  for (const auto& file : files) names.push_back(leaf(file));
   nlohmann::ordered_json out{{"prompt_files", names}, {"prompts", prompts}, {"style", options.style}};
   if (!options.chat.system.empty()) out["system"] = options.chat.system;
   return out;

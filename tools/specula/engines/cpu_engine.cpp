@@ -132,9 +132,6 @@ void CpuEngine::add_settings(nlohmann::ordered_json& out) const {
   out["engine"] = options_.engine;
   out["threads"] = thread_count(options_.threads);
   if (!on_gpu()) add_arithmetic_json(out, options_);
-  const auto leaf = [](const std::filesystem::path& path) {
-    return (path / "").parent_path().filename().string();
-  };
   out["target"] = leaf(folders_.target_folder());
   const auto given = folders_.drafts.find(specula::kDefaultDraft);
   out["default_draft"] = given == folders_.drafts.end() ? specula::kDefaultDraft : leaf(given->second);

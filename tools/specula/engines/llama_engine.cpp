@@ -14,6 +14,7 @@
 #include <specula/llama_cpp/rpc.hpp>
 
 #include "context.hpp"
+#include "json_file.hpp"
 #include "make_text_batch.hpp"
 #include "named_draft.hpp"
 
@@ -37,9 +38,7 @@ GgufFiles files_of(const ModelOptions& options) {
   return files;
 }
 
-std::string leaf(const std::filesystem::path& file) { return file.filename().string(); }
-
-/// The drafts of the pipelines, each once.
+/// The drafts of the pipelines, each once, without those with exits: GgufModels refuses these.
 std::vector<std::string> drafts_of(std::span<const specula::PipelineFactory> factories) {
   std::vector<std::string> drafts;
   for (const auto& factory : factories)

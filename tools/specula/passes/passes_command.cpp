@@ -119,10 +119,7 @@ std::vector<specula::PipelineFactory> factories_of(const PassesOptions& options)
 }
 
 Prompt first_prompt(const PassesOptions& options) {
-  if (!options.has_prompt) {
-    const auto& files = options.prompts.files;
-    return load_prompts(files.empty() ? SPECULA_EXAMPLE_PROMPTS : files.front()).front();
-  }
+  if (!options.has_prompt) return load_prompts(options.prompts.files.front()).front();
   check_prompt(options.prompt);
   return {options.prompt, Style::raw};
 }
@@ -145,6 +142,8 @@ void write_figures(PassesOptions& options, const Engine& engine, const std::stri
 
 int measure(const CLI::App& app, PassesOptions& options) {
   options.has_prompt = app.count("--prompt") > 0;
+  if (!options.has_prompt && options.prompts.files.empty())
+    options.prompts.files.emplace_back(SPECULA_EXAMPLE_PROMPTS);
   check_options(options.models);
   const auto factories = factories_of(options);
   const auto engine = make_engine(app, options.models, options.beside.empty() ? "" : "--beside");
