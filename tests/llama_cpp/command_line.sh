@@ -94,6 +94,8 @@ also '"small": "small.gguf"'
 expect 1 'nowhere/x.json: cannot be opened for writing' "${compare[@]}" --pipelines chain --json "$scratch/nowhere/x.json"
 # Many texts at once, a trace and a race, as in the other engine.
 expect 0 '3 texts, 2 at once' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 3 --max-new-tokens 8 --pipeline chain:2 --batch 2
+expect 1 'with several texts a slot is one sequence, so its nodes are a chain' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 \
+  --max-new-tokens 8 --pipeline dynamic-tree:3:2:8@small --batch 2
 expect 0 'trace.html' "${run[@]}" --prompt "$question" --max-new-tokens 8 --pipeline chain:2 --trace "$scratch/trace"
 expect 0 'speculation: .*same text' "${run[@]}" --prompt "$question" --max-new-tokens 8 --pipeline chain:2 --race
 expect 0 '^chain:2 ' "${compare[@]}" --limit 1 --max-new-tokens 8 --pipelines chain:2 --html "$scratch/page.html"
