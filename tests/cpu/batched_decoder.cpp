@@ -15,6 +15,7 @@
 #include <specula/policy/concepts.hpp>
 
 #include "attention_scores.hpp"
+#include "model_findings.hpp"
 #include "random.hpp"
 #include "thread_sanitizer.hpp"
 
@@ -184,6 +185,12 @@ UNTHREADED_TEST_CASE(
   play<float>(WeightType::blocks, 40, {.capacity = 160, .max_nodes = 12, .inputs = Inputs::int8}, 12, 4);
 }
 
+UNTHREADED_TEST_CASE("check_batched_model() finds nothing") {
+  for (const WeightType type : {WeightType::full, WeightType::bf16, WeightType::blocks}) {
+    Decoder<float> model(weights_of<float>(type), {.capacity = 48, .max_nodes = 12, .slots = 3});
+    CHECK(specula_test::words(check_batched_model(model)) == "");
+  }
+}
 UNTHREADED_TEST_CASE("a fork goes on as the text that it was") {
   for (const CacheType cache : {CacheType::full, CacheType::half}) {
     const auto weights = weights_of<float>(WeightType::bf16);

@@ -17,6 +17,7 @@
 #include <specula/specula.hpp>
 
 #include "all_parts.hpp"
+#include "model_findings.hpp"
 #include "random.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "tree_shapes.hpp"
@@ -192,6 +193,13 @@ TEST_CASE_TEMPLATE("committing any path gives the state of a prefill of its toke
     }
   }
   CHECK(moved > 100);  // paths with gaps
+}
+
+TEST_CASE_TEMPLATE("check_model() finds nothing", Real, float, double) {
+  for (std::size_t c = 0; c < configs().size(); ++c) {
+    Decoder<Real> model(weights_of<Real>(configs()[c], 7, type_of<Real>(c)), options_of(128, 70));
+    CHECK(words(check_model(model, {.nodes = 70})) == "");
+  }
 }
 
 TEST_CASE_TEMPLATE("a tree of more than 64 nodes", Real, float, double) {

@@ -16,9 +16,10 @@
 #include <specula/cpu/decoder.hpp>
 #include <specula/specula.hpp>
 
+#include "../files/safetensors_writer.hpp"
+#include "model_findings.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
-#include "../files/safetensors_writer.hpp"
 #include "worst.hpp"
 
 using namespace specula;
@@ -167,6 +168,14 @@ TEST_CASE("of a trained model, with early exits, in bfloat16 or 8 bits") {
     Random random(4);
     CHECK(largest_difference(reference, model, 2, random) < 2e-10);
   }
+}
+
+TEST_CASE("check_model() finds nothing") {
+  const TemporaryDirectory directory("reference_checked");
+  Random random(8);
+  write_model(directory.path, {64, 32, 48, 2, 4, 2, 8, false}, random);
+  ReferenceDecoder model(directory.path, 64);
+  CHECK(words(check_model(model)) == "");
 }
 
 TEST_CASE("a pipeline over it writes the text of one over Decoder<double>") {

@@ -16,6 +16,7 @@
 #include <specula/llama_cpp/model.hpp>
 #include <specula/specula.hpp>
 
+#include "model_findings.hpp"
 #include "pack.hpp"
 #include "random.hpp"
 
@@ -102,6 +103,11 @@ TEST_CASE("several texts in a pass have the rows that each has alone") {
   }
   CHECK(most < kTolerance);
   CHECK(most > 0);
+}
+
+TEST_CASE("check_batched_model() finds nothing, in chains") {
+  BatchedModel model(pack_model("small"), 3, exact_options(64, 12));
+  CHECK(words(check_batched_model(model, {.trees = false})) == "");
 }
 
 TEST_CASE("texts of a BatchSpeculator are those that each has alone") {

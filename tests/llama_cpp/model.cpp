@@ -18,6 +18,7 @@
 
 #include <specula/specula.hpp>
 
+#include "model_findings.hpp"
 #include "pack.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
@@ -175,6 +176,13 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
     REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
     CHECK(model.node_count() == 0);
   }
+}
+
+TEST_CASE("check_model() finds nothing") {
+  Model model(pack_model("small"), exact_options(64)),
+      chunked(pack_model("small"), {.capacity = 64, .max_nodes = 12});
+  CHECK(words(check_model(model, {.nodes = 24})) == "");
+  CHECK(words(check_model(chunked)) == "");  // keys and values in half floats
 }
 
 TEST_CASE("append() and truncate() drop nodes, with deferred tokens and without") {
