@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <specula/model/processors.hpp>
 #include <specula/specula.hpp>
 
 #include "model_findings.hpp"
@@ -202,6 +203,33 @@ TEST_CASE("append() and truncate() drop nodes, with deferred tokens and without"
           kTolerance);
     model.truncate(model.size()), own.truncate(own.size());
     CHECK(model.node_count() == 0);
+  }
+}
+
+TEST_CASE("Penalties give the logits of libllama's sampler") {
+  Random random(11);
+  for (int round = 0; round < 300; ++round) {
+    const Penalties ours{.repetition = static_cast<float>(random.between(0.8, 1.6)),
+                         .presence = static_cast<float>(random.between(-0.5, 1)),
+                         .frequency = static_cast<float>(random.between(-0.5, 1)),
+                         .last = 1 + random.below(20)};
+    const std::unique_ptr<llama_sampler, decltype(&llama_sampler_free)> sampler(
+        llama_sampler_init_penalties(12, ours.last, ours.repetition, ours.frequency, ours.presence),
+        &llama_sampler_free);
+    List path;
+    for (std::int32_t n = random.below(40); n > 0; --n)
+      llama_sampler_accept(sampler.get(), path.emplace_back(random.below(12)));
+    std::vector<float> row;
+    std::vector<llama_token_data> candidates;
+    for (llama_token t = 0; t < 12; ++t) {
+      row.push_back(static_cast<float>(random.between(-4, 4)));
+      candidates.push_back({t, row.back(), 0});
+    }
+    llama_token_data_array all{candidates.data(), candidates.size(), -1, false};
+    llama_sampler_apply(sampler.get(), &all);
+    ours(path, row);
+    for (std::size_t t = 0; t < row.size(); ++t)
+      REQUIRE(row[t] == doctest::Approx(candidates[t].logit).epsilon(1e-6));
   }
 }
 
