@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "specula/base/compiler_options.hpp"
+
 namespace specula {
 
 /// A duty that a model does not do.
