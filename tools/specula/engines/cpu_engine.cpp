@@ -80,7 +80,7 @@ void CpuEngine::prepare(const EngineRoom& room) {
   pack_ = std::make_unique<ModelPack>(folders_, std::move(sizes));
 }
 
-specula::PipelineModels& CpuEngine::models() {
+specula::PipelineModels& CpuEngine::loaded() {
   if (gpu_) return *gpu_;
   return *pack_;
 }
@@ -90,15 +90,15 @@ std::unique_ptr<TextBatch> CpuEngine::batch(const std::string& pipeline,
   if (on_gpu()) throw UsageError("--batch is for --engine cpu and llama.cpp: a GPU has one text at a time");
   const auto drafts = batched_factory(pipeline).drafts;
   return make_text_batch(
-      pipeline, params, texts, [this](std::int32_t slot) -> auto& { return pack_->text(slot); },
+      pipeline, params, texts, [this](std::int32_t slot) -> auto& { return processed(pack_->text(slot)); },
       pack_->target_model(), pack_->draft_models(drafts));
 }
 
 std::vector<NamedModel> CpuEngine::measured(std::span<const std::string> drafts, specula::Tokens prompt) {
-  std::vector<NamedModel> all{{.name = "target", .model = &models().target()}};
+  std::vector<NamedModel> all{{.name = "target", .model = &loaded().target()}};
   for (const std::string& name : drafts)  // pipelines may share one
     if (std::none_of(all.begin(), all.end(), [&](const auto& some) { return some.name == name; }))
-      all.push_back({.name = name, .model = &models().draft(name), .drafts = true});
+      all.push_back({.name = name, .model = &loaded().draft(name), .drafts = true});
   if (on_gpu()) return all;
   using Decoder = specula::cpu::Decoder<float>;
   const auto products_of = [](Decoder& model) {

@@ -44,7 +44,6 @@ class CpuEngine final : public Engine {
     return configs_->tell_drafts(prompt_tokens, max_new_tokens, notes);
   }
   void prepare(const EngineRoom& room) override;
-  specula::PipelineModels& models() override;
   std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                    std::int32_t texts) override;
   std::vector<NamedModel> measured(std::span<const std::string> drafts, specula::Tokens prompt) override;
@@ -55,6 +54,7 @@ class CpuEngine final : public Engine {
   bool keeps_bf16();
 
  private:
+  specula::PipelineModels& loaded() override;
   bool on_gpu() const { return options_.engine == "cuda"; }
 
   ModelOptions options_;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -20,6 +21,7 @@
 #include "chat_template.hpp"
 #include "decoding_options.hpp"
 #include "passes.hpp"
+#include "processed_models.hpp"
 #include "text_batch.hpp"
 
 namespace specula_examples {
@@ -77,7 +79,9 @@ class Engine {
   // ---- the models
   /// Sets their sizes. Throws where prompts or memory do not allow them. To be called once.
   virtual void prepare(const EngineRoom& room) = 0;
-  virtual specula::PipelineModels& models() = 0;
+  specula::PipelineModels& models() { return processed(loaded()); }
+  /// From here on the rows of models() and of batch() go through these.
+  void set_rules(RowRules rules) { rules_.emplace(std::move(rules)); }
   /// A pipeline that writes so many texts at once; EngineRoom::texts is at least that.
   virtual std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                            std::int32_t texts) = 0;
@@ -94,6 +98,19 @@ class Engine {
   virtual void add_settings(nlohmann::ordered_json& out) const = 0;
   /// Of the loaded models.
   virtual void add_loaded(nlohmann::ordered_json&) {}
+
+ protected:
+  /// The models with their own rows.
+  virtual specula::PipelineModels& loaded() = 0;
+  /// These, or with rules such whose rows go through them.
+  specula::PipelineModels& processed(specula::PipelineModels& models) {
+    if (!rules_) return models;
+    return processed_.try_emplace(&models, models, *rules_).first->second;
+  }
+
+ private:
+  std::optional<RowRules> rules_;
+  std::map<specula::PipelineModels*, ProcessedModels> processed_;
 };
 
 /// The engine that the options of `app` ask for; `options.engine` is its name then. Throws UsageError for one

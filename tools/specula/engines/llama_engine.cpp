@@ -108,7 +108,7 @@ std::unique_ptr<TextBatch> LlamaEngine::batch(const std::string& pipeline,
   for (const std::string& name : batched_factory(pipeline).drafts) drafts.push_back(&models_->batch(name));
   return make_text_batch(
       pipeline, params, texts,
-      [this](std::int32_t slot) -> specula::PipelineModels& { return models_->text(slot); },
+      [this](std::int32_t slot) -> specula::PipelineModels& { return processed(models_->text(slot)); },
       models_->batch(""), drafts);
 }
 

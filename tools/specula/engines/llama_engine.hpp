@@ -37,7 +37,6 @@ class LlamaEngine final : public Engine {
   bool decodes_alone(const std::string&) const override { return true; }
   bool tell_drafts(std::size_t, std::int32_t, std::ostream&) const override { return false; }
   void prepare(const EngineRoom& room) override;
-  specula::PipelineModels& models() override { return *models_; }
   std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                    std::int32_t texts) override;
   std::vector<NamedModel> measured(std::span<const std::string> drafts, specula::Tokens prompt) override;
@@ -47,6 +46,7 @@ class LlamaEngine final : public Engine {
   std::vector<std::string> pieces() const override { return tokenizer_->pieces(); }
 
  private:
+  specula::PipelineModels& loaded() override { return *models_; }
   GgufThreads threads() const;
   std::int32_t trained_for() const;
 

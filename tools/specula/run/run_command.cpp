@@ -96,6 +96,8 @@ class Run {
       check_writable(options_.json);  // before the run, so that a wrong path does not waste it
     }
     engine_.prepare({factories_, before, settings_.max_new_tokens, std::max(1, options_.batch)});
+    if (auto rules = row_rules(options_, engine_.models().target().vocab_size()))
+      engine_.set_rules(std::move(*rules));
     if (!talks_)
       for (const auto& text : before)
         if (engine_.tell_drafts(text.size(), settings_.max_new_tokens, std::cerr)) break;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "json_file.hpp"
@@ -32,6 +34,49 @@ Prompt typed_prompt(const RunOptions& options) {
   }
   check_prompt(text);
   return {std::move(text), Style::raw};
+}
+
+void add_rule_options(CLI::App& app, RunOptions& options) {
+  specula::Penalties& penalties = options.penalties;
+  app.add_option(
+         "--repeat-penalty", penalties.repetition,
+         "Divide the logits above 0 of the last tokens' distinct ones by this, multiply the others; 1: off")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  app.add_option("--presence-penalty", penalties.presence,
+                 "Lower the logits of the last tokens' distinct ones by this")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", penalties.frequency, "The same for each time that one occurs")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--repeat-last-n", penalties.last,
+                 "How many tokens before the next these three look at, the prompt's included; 0: all")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--logit-bias", options.biases,
+                 "TOKEN=BIAS: add this to the logit of a token, by its number; -inf bans it (may be given "
+                 "several times)")
+      ->allow_extra_args(false);
+}
+
+/// Of "TOKEN=BIAS".
+specula::TokenBias bias_of(const std::string& text, std::int32_t vocab) {
+  const std::size_t equals = text.find('=');
+  specula::TokenBias out;
+  double bias = 0;
+  const bool reads = equals != text.npos &&
+                     specula::detail::read_number(std::string_view(text).substr(0, equals), out.token);
+  const std::string value = reads ? text.substr(equals + 1) : "";
+  if (value == "-inf")
+    bias = -std::numeric_limits<double>::infinity();
+  else if (!reads || !specula::detail::read_number(value, bias))
+    throw UsageError("--logit-bias " + text + ": must be TOKEN=BIAS, a token's number and a number or -inf");
+  if (out.token < 0 || out.token >= vocab)
+    throw UsageError("--logit-bias " + text + ": the token must be in [0, " + std::to_string(vocab - 1) +
+                     "]");
+  out.bias = static_cast<float>(bias);
+  return out;
 }
 
 void add_output_options(CLI::App& app, RunOptions& options) {
@@ -83,6 +128,7 @@ void add_options(CLI::App& app, RunOptions& options) {
          "So many texts at once, in merged passes; each is printed when it and those before it have ended")
       ->check(CLI::Range(1, 256));
   add_stop_option(app, options.stops);
+  add_rule_options(app, options);
   add_output_options(app, options);
   options.models.threads = 0;
   add_model_options(app, options.models);
@@ -125,11 +171,24 @@ std::vector<Prompt> read_prompts(const RunOptions& options) {
   return prompts;
 }
 
+std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab) {
+  const specula::Penalties& p = options.penalties;
+  if (p.repetition == 1 && p.presence == 0 && p.frequency == 0 && options.biases.empty()) return {};
+  specula::Bias biases;
+  for (const std::string& text : options.biases) biases.tokens.push_back(bias_of(text, vocab));
+  return RowRules(p, std::move(biases));
+}
+
 nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& engine) {
   nlohmann::ordered_json out{{"pipeline", options.pipeline}};
   add_decoding_json(out, options.models);
   engine.add_settings(out);
   out["stop"] = options.stops;
+  const specula::Penalties& p = options.penalties;
+  if (p.repetition != 1 || p.presence != 0 || p.frequency != 0)
+    out["penalties"] = {
+        {"repetition", p.repetition}, {"presence", p.presence}, {"frequency", p.frequency}, {"last", p.last}};
+  if (!options.biases.empty()) out["logit_bias"] = options.biases;
   return out;
 }
 

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "decoding_options.hpp"
+#include "processed_models.hpp"
 #include "prompt_options.hpp"
 
 namespace specula_examples {
@@ -19,7 +21,8 @@ struct RunOptions {
   PromptOptions prompts;
   std::string pipeline;  // empty: Engine::default_pipeline()
   std::string prompt, color = "auto", trace, json;
-  std::vector<std::string> stops;
+  std::vector<std::string> stops, biases;
+  specula::Penalties penalties{.last = 64};
   std::int32_t batch = 0;  // texts at once; 0: one after the other, as they come
   std::int32_t samples = 1, runs = 1;
   std::int32_t logprobs = -1;  // likeliest tokens besides the emitted one; -1: none are reported
@@ -36,6 +39,10 @@ void check_options(const RunOptions& options);
 
 /// The prompts that the options name, each as often as it has samples.
 std::vector<Prompt> read_prompts(const RunOptions& options);
+
+/// What the options ask of rows over `vocab` tokens; nothing if they ask nothing. Throws UsageError for a
+/// bias that is none, or of a token that is none.
+std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab);
 
 /// For the JSON.
 nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& engine);
