@@ -61,6 +61,14 @@ if [ "$(text --pipeline chain:3 --same-bits)" != "$(text --pipeline autoregressi
   echo 'FAILED: with --same-bits, chain:3 writes another text than plain decoding'
   failed=1
 fi
+# So it is with penalties and biases, which are those of the target and of its draft.
+penalties='--repeat-penalty 1.2 --frequency-penalty 0.3 --logit-bias 15=-inf --logit-bias 20=0.5'
+# shellcheck disable=SC2086  # words
+if [ "$(text --pipeline chain:3 --same-bits $penalties)" != "$(text --pipeline autoregressive --same-bits $penalties)" ] ||
+  [ "$(text --pipeline autoregressive --same-bits $penalties)" = "$(text --pipeline autoregressive --same-bits)" ]; then
+  echo 'FAILED: with penalties, chain:3 writes another text than plain decoding, or they change nothing'
+  failed=1
+fi
 # The text ends before a stop string, which begins and ends inside tokens or not.
 written=${plain#"$question"}
 stop=${written:10:3}

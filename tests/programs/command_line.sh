@@ -71,6 +71,8 @@ expect 2 'dev is for --search, --tune and --find-blocks' "$specula" compare --de
 expect 2 'nodes: Value 300 not in range' "$specula" passes --nodes 300
 expect 2 'samples 3 goes with --temperature above 0' "$specula" run -n 3 --prompt x
 expect 2 'logprobs requires --json' "$specula" run --logprobs 0 --prompt x
+expect 2 'repeat-penalty' "$specula" run --repeat-penalty 0 --prompt x
+expect 2 'repeat-last-n' "$specula" run --repeat-last-n -1 --prompt x
 expect 2 'must be NAME=PATH, or a path' "$specula" compare --draft y=
 expect 2 'there are two of the name a' "$specula" run --draft a=y --draft a=z --prompt x
 expect 2 'rpc is for --engine llama.cpp, and this run is with cpu' "$specula" run --rpc host:1 --prompt x
@@ -187,6 +189,32 @@ texts = json.load(open(sys.argv[1]))["prompts"]
 print([text["sample"] for text in texts], len({text["text"] for text in texts}))' "$scratch/samples.json"
   done
 fi
+# Penalties and biases: of the target and its draft, so that text and number of passes are those of plain decoding with them.
+if command -v python3 >/dev/null; then
+  penalised=("${generate_one[@]}" --max-new-tokens 24 --repeat-penalty 1.3 --presence-penalty 0.5 --frequency-penalty 0.2 --repeat-last-n 32)
+  expect 0 'autoregressive: 24 tokens' "${penalised[@]}" --pipeline autoregressive --json "$scratch/penalised.json"
+  for how in '--pipeline chain:3' '--pipeline dynamic-tree:3:2:8@small' '--pipeline chain:3 --batch 2'; do
+    # shellcheck disable=SC2086  # words
+    expect 0 'tokens' "${penalised[@]}" $how --json "$scratch/again.json"
+    expect 0 '^right' python3 -c 'import json, sys
+one, two = (json.load(open(file)) for file in sys.argv[1:])
+a, b = one["prompts"][0], two["prompts"][0]
+asked = {"repetition": 1.3, "presence": 0.5, "frequency": 0.2, "last": 32}
+right = a["tokens"] == b["tokens"] and b["target_calls"] < 24 and {key: round(value, 6) for key, value in two["penalties"].items()} == asked
+print("right" if right else (a, b))' "$scratch/penalised.json" "$scratch/again.json"
+  done
+  banned=$(python3 -c 'import json, sys
+print(*(f"--logit-bias {token}=-inf" for token in sorted(set(json.load(open(sys.argv[1]))["prompts"][0]["tokens"]))))' "$scratch/penalised.json")
+  # shellcheck disable=SC2086  # words
+  expect 0 'tokens' "${generate_one[@]}" --max-new-tokens 24 --pipeline chain:3 $banned --json "$scratch/banned.json"
+  expect 0 '^0' python3 -c 'import json, sys
+penalised, banned = (set(json.load(open(file))["prompts"][0]["tokens"]) for file in sys.argv[1:])
+print(len(penalised & banned))' "$scratch/penalised.json" "$scratch/banned.json"
+fi
+expect 2 '--logit-bias 2048=1: the token must be in \[0, 2047\]' "${generate_one[@]}" --logit-bias 2048=1
+for bias in 7 7= x=1 7=inf 7=nan =1; do
+  expect 2 "logit-bias $bias: must be TOKEN=BIAS" "${generate_one[@]}" --logit-bias $bias
+done
 # Several texts at once are those one by one, in the order of the prompts, also where a stop string ends them.
 printf '%s\n' '{"prompt": "def add(a, b):"}' '{"prompt": "Question: What is 2 + 3?"}' '{"prompt": "def two():"}' >"$scratch/three.jsonl"
 several=("$specula" run --models "$models" --prompts "$scratch/three.jsonl" --stop '"""' --max-new-tokens 16)
