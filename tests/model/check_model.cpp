@@ -277,10 +277,11 @@ TEST_CASE("a planted mistake is named") {
       {Mistake::nan, "rows"},
   };
   for (const auto& [mistake, duty] : planted) {
-    CAPTURE(static_cast<int>(mistake));
+    const int number = static_cast<int>(mistake);  // clang 14 captures no structured binding
+    CAPTURE(number);
     Attention model(mistake, mistake == Mistake::append_queue_survives);
     const std::vector<ModelFinding> findings = specula::check_model(model);
-    MESSAGE(words(findings));
+    CAPTURE(words(findings));
     REQUIRE(!findings.empty());
     CHECK(findings.front().duty == duty);
     for (const ModelFinding& f : findings) CHECK(f.what.find('\n') == std::string::npos);
