@@ -87,7 +87,7 @@ class ModelChecker {
       drawn_[i] = static_cast<Token>((static_cast<std::uint32_t>(drawn_[0]) + i) % vocab);
   }
 
-  /// The same calls after calls_.truncate(0) give the same rows.
+  /// The same calls after truncate(0) give the same rows.
   void repeats() {
     const Text text{probe(0), probe(1), probe(2)};
     std::vector<float> first;
@@ -104,7 +104,7 @@ class ModelChecker {
     calls_.know(text);
     if (calls_.difference(first, calls_.plain(text)) > calls_.tolerance)
       calls_.end("truncate",
-                 "after calls_.truncate(0), plain decoding of these tokens gives another row than before it");
+                 "after truncate(0), plain decoding of these tokens gives another row than before it");
   }
 
   /// By how much rows of a chain in one pass differ from plain decoding: a mistake changes more than that.
@@ -139,7 +139,7 @@ class ModelChecker {
         how_.tolerance > 0 ? how_.tolerance : std::clamp(4 * most, 1e-5, CheckedCalls<M>::kLargest);
   }
 
-  /// calls_.append() at once, in parts, between passes and after a node.
+  /// append() at once, in parts, between passes and after a node.
   void appends(const Text& before) {
     const Text one = joined(before, {probe(0)}), two = joined(one, {probe(1)}),
                instead = joined(before, {probe(1)});
@@ -236,7 +236,7 @@ class ModelChecker {
     };
     if (depends_on(false)) return {"mask", "it depends on nodes that are not its ancestors"};
     if (path.size() > 1 && !depends_on(true)) return {"mask", "it does not depend on its ancestors"};
-    return {"positions", "no other node changes it: a node's position is size() plus its depth"};
+    return {"positions", "only its ancestors change it: a node's position is size() plus its depth"};
   }
 
   void several_passes(const Text& before) {
