@@ -41,10 +41,12 @@ struct Penalties {
     detail::expect_in("Penalties::last", last, 0, kMost);
     detail::expect_in("Penalties::from", from, 0, kMost);
   }
+  /// Whether it changes no row.
+  bool off() const { return repetition == 1 && presence == 0 && frequency == 0; }
   /// Throws as validate(). Cost: sorts the n tokens that count.
   void operator()(Tokens path, std::span<float> row) const {
     validate();
-    if (repetition == 1 && presence == 0 && frequency == 0) return;
+    if (off()) return;
     path = path.subspan(std::min(path.size(), static_cast<std::size_t>(from)));
     if (last > 0) path = path.last(std::min(path.size(), static_cast<std::size_t>(last)));
     thread_local std::vector<Token> sorted;  // keeps its memory

@@ -141,6 +141,8 @@ void add_options(CLI::App& app, RunOptions& options) {
 void check_options(const RunOptions& options) {
   check_options(options.models);
   check_stops(options.stops);
+  for (const std::string& text : options.biases)  // tokens once the vocabulary is known
+    bias_of(text, std::numeric_limits<std::int32_t>::max());
   if (options.race && !options.json.empty())
     throw UsageError("--json does not go with --race; specula compare writes figures of several pipelines");
   if (options.runs > 1 && !options.race) throw UsageError("--runs goes with --race");
@@ -173,7 +175,7 @@ std::vector<Prompt> read_prompts(const RunOptions& options) {
 
 std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab) {
   const specula::Penalties& p = options.penalties;
-  if (p.repetition == 1 && p.presence == 0 && p.frequency == 0 && options.biases.empty()) return {};
+  if (p.off() && options.biases.empty()) return {};
   specula::Bias biases;
   for (const std::string& text : options.biases) biases.tokens.push_back(bias_of(text, vocab));
   return RowRules(p, std::move(biases));
@@ -185,7 +187,7 @@ nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& en
   engine.add_settings(out);
   out["stop"] = options.stops;
   const specula::Penalties& p = options.penalties;
-  if (p.repetition != 1 || p.presence != 0 || p.frequency != 0)
+  if (!p.off())
     out["penalties"] = {
         {"repetition", p.repetition}, {"presence", p.presence}, {"frequency", p.frequency}, {"last", p.last}};
   if (!options.biases.empty()) out["logit_bias"] = options.biases;
