@@ -212,8 +212,8 @@ penalised, banned = (set(json.load(open(file))["prompts"][0]["tokens"]) for file
 print(len(penalised & banned))' "$scratch/penalised.json" "$scratch/banned.json"
 fi
 expect 2 '--logit-bias 2048=1: the token must be in \[0, 2047\]' "${generate_one[@]}" --logit-bias 2048=1
-for bias in 7 7= x=1 7=inf 7=nan =1; do
-  expect 2 "logit-bias $bias: must be TOKEN=BIAS" "${generate_one[@]}" --logit-bias $bias
+for bias in 7 7= x=1 -1=1 7=inf 7=nan =1; do
+  expect 2 "logit-bias $bias: must be TOKEN=BIAS" "$specula" run --prompt x --logit-bias "$bias"
 done
 # Several texts at once are those one by one, in the order of the prompts, also where a stop string ends them.
 printf '%s\n' '{"prompt": "def add(a, b):"}' '{"prompt": "Question: What is 2 + 3?"}' '{"prompt": "def two():"}' >"$scratch/three.jsonl"

@@ -66,13 +66,14 @@ specula::TokenBias bias_of(const std::string& text, std::int32_t vocab) {
   specula::TokenBias out;
   double bias = 0;
   const bool reads = equals != text.npos &&
-                     specula::detail::read_number(std::string_view(text).substr(0, equals), out.token);
+                     specula::detail::read_number(std::string_view(text).substr(0, equals), out.token) &&
+                     out.token >= 0;
   const std::string value = reads ? text.substr(equals + 1) : "";
   if (value == "-inf")
     bias = -std::numeric_limits<double>::infinity();
   else if (!reads || !specula::detail::read_number(value, bias))
     throw UsageError("--logit-bias " + text + ": must be TOKEN=BIAS, a token's number and a number or -inf");
-  if (out.token < 0 || out.token >= vocab)
+  if (out.token >= vocab)
     throw UsageError("--logit-bias " + text + ": the token must be in [0, " + std::to_string(vocab - 1) +
                      "]");
   out.bias = static_cast<float>(bias);
