@@ -338,6 +338,17 @@ def compile_times(page):
         "[Data](benchmarks/compile_times.json)." + runs.footnote(data)]
 
 
+@named(TABLES, "compile times: nvcc")
+def compile_times_of_kernels(page):
+    data = load("compile_times")
+    if "kernels" not in data:
+        raise Missing("compile_times")
+    out = [[f"[{name}.cu](../examples/cuda/{name}.cu)", f"{x['seconds']:.0f}", x["mib"]] for name, x in data["kernels"].items()]
+    return table(["program", "s", "MiB"], out) + [
+        "", f"`-std=c++17 -arch=sm_90a`, processor seconds; nvcc: {data['nvcc']}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. "
+        "[Data](benchmarks/compile_times.json)." + runs.footnote(data)]
+
+
 @named(TABLES, "shapes by name")
 def shapes_by_name(page):
     """The registry's rows: values with their defaults, and what each is. A name links to the section of its type."""

@@ -24,7 +24,7 @@ using namespace specula_test;
 
 namespace {
 
-static_assert(BatchInvariant<SeenBatch> && BatchInvariant<DraftBatch<ToyGlide>>);
+static_assert(BatchedLanguageModel<SeenBatch> && BatchedLanguageModel<DraftBatch<ToyGlide>>);
 static_assert(ExposesKeyValues<SlotOf<SeenBatch>> && ExposesFeatures<SlotOf<SeenBatch>>);
 static_assert(specula::MergesPasses<GlideInBatch::Draft> && specula::MergesPasses<HeadInBatch::Draft>);
 

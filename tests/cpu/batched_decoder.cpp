@@ -23,7 +23,7 @@ using namespace specula;
 using namespace specula::cpu;
 using specula_test::Random;
 
-static_assert(BatchInvariant<Decoder<float>>);
+static_assert(BatchedLanguageModel<Decoder<float>> && Decoder<float>::kBatchInvariant);
 static_assert(LanguageModel<SlotOf<Decoder<float>>> && MergesPasses<SlotOf<Decoder<float>>>);
 static_assert(CountsChanges<SlotOf<Decoder<float>>> && TimesItself<SlotOf<Decoder<float>>>);
 static_assert(ExposesKeyValues<SlotOf<Decoder<float>>> && ExposesFeatures<SlotOf<Decoder<float>>>);

@@ -27,7 +27,6 @@ using llama_cpp::Model;
 using llama_cpp::Options;
 
 static_assert(BatchedLanguageModel<BatchedModel>);
-static_assert(!BatchInvariant<BatchedModel>);
 static_assert(MergesPasses<SlotOf<BatchedModel>>);
 
 namespace {

@@ -21,6 +21,8 @@ TEST_CASE("a slot is a model: its rows are those of the model alone, whatever el
   static_assert(CountsChanges<SlotOf<ToyBatch>>);
   static_assert(TimesItself<SlotOf<ToyBatch>>);
   static_assert(MergesPasses<SlotOf<ToyBatch>>);
+  static_assert(!ExposesKeyValues<SlotOf<ToyBatch>> && !ExposesFeatures<SlotOf<ToyBatch>>);
+  static_assert(!TargetConditioned<SlotOf<ToyBatch>>);
   CHECK(slot.cache_id() != other.cache_id());
 
   const std::vector<Token> prompt{1, 2, 3}, more{4, 0}, own{2, 1};

@@ -16,23 +16,8 @@ using specula_test::ToyModel;
 
 namespace {
 
-static_assert(BatchedLanguageModel<ToyBatch> && BatchInvariant<ToyBatch>);
-static_assert(CountsSlotChanges<ToyBatch> && TimesSlots<ToyBatch>);
+static_assert(BatchedLanguageModel<ToyBatch>);
 static_assert(!BatchedLanguageModel<ToyModel>);  // of one text
-static_assert(!ExposesSlotKeyValues<ToyBatch> && !ExposesSlotFeatures<ToyBatch> &&
-              !ConditionsSlots<ToyBatch>);
-
-struct Varies : ToyBatch {
-  using ToyBatch::ToyBatch;
-  static constexpr bool kBatchInvariant = false;
-};
-static_assert(BatchedLanguageModel<Varies> && !BatchInvariant<Varies>);
-
-struct CountsAll : ToyBatch {
-  using ToyBatch::ToyBatch;
-  std::uint64_t change_count() const { return 0; }  // not of each slot
-};
-static_assert(BatchedLanguageModel<CountsAll> && !CountsSlotChanges<CountsAll>);
 
 struct CopiesBack : ToyBatch {
   using ToyBatch::ToyBatch;

@@ -115,6 +115,4 @@ class ReplayBatch {
   std::vector<float> rows_;
 };
 
-static_assert(specula::BatchInvariant<ReplayBatch>);
-
 }  // namespace specula_test

@@ -154,7 +154,6 @@ class ToyBatchOf {
   std::vector<std::uint64_t> changes_;
 };
 using ToyBatch = ToyBatchOf<ToyModel>;
-static_assert(specula::BatchInvariant<ToyBatch>);
 static_assert(specula::MergesPasses<specula::SlotOf<ToyBatch>>);
 
 }  // namespace specula_test

@@ -48,10 +48,10 @@ namespace specula {
 /// models can fork(): several answers to one prompt, or a system prompt, are read once. While that other text
 /// is still being read, the new one waits.
 ///
-/// With a shape that depends on nothing but the text so far, and models that are BatchInvariant, a text is
-/// bitwise what it is alone, under every rule, also if it pauses. With share() that holds for rules by which
-/// the text does not depend on the proposal (greedy, sample-and-match over chosen tokens, shared noise), and
-/// all others keep its distribution.
+/// With a shape that depends on nothing but the text so far, and models of which kBatchInvariant is true, a
+/// text is bitwise what it is alone, under every rule, also if it pauses. With share() that holds for rules
+/// by which the text does not depend on the proposal (greedy, sample-and-match over chosen tokens, shared
+/// noise), and all others keep its distribution.
 template <class Make, BatchedLanguageModel... Models>
 class BatchSpeculator {
   static_assert(sizeof...(Models) > 0, "BatchSpeculator: it needs the models, the target last");

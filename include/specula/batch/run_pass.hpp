@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "specula/base/rows.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/model/batched.hpp"
+#include "specula/model/language_model.hpp"
 
 namespace specula {
 
@@ -39,6 +41,11 @@ struct PassRows {
 /// extend() throws.
 template <BatchedLanguageModel M>
 PassRows run_pass(M& model, const MergedPass& pass) {
+  constexpr bool timed = TimesItself<SlotOf<M>>;
+  const auto seconds_of = [&](const SlotNodes& own) -> double {
+    if constexpr (timed) return std::optional(SlotOf<M>(model, own.slot).pass_seconds()).value_or(0);
+    return 0;
+  };
   const std::int32_t chunk = model.chunk();
   std::int32_t left = chunk;
   PassRows out;
@@ -53,14 +60,14 @@ PassRows run_pass(M& model, const MergedPass& pass) {
     }
     if (queued > chunk) own.tokens = {}, own.parents = {};
     out.queued += runs;
-    if constexpr (TimesSlots<M>) out.seconds -= model.pass_seconds(own.slot);
+    out.seconds -= seconds_of(own);
     if (kept++ != i) pass.nodes[kept - 1] = own;
   }
   if (kept < pass.nodes.size()) pass.nodes.resize(kept);
   if (kept == 0) return out;
-  if constexpr (TimesSlots<M>) {
+  if constexpr (timed) {
     out.rows = model.extend(pass.nodes);
-    for (const SlotNodes& own : pass.nodes) out.seconds += model.pass_seconds(own.slot);
+    for (const SlotNodes& own : pass.nodes) out.seconds += seconds_of(own);
   } else {
     const detail::Stopwatch watch(out.seconds);
     out.rows = model.extend(pass.nodes);

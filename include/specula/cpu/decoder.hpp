@@ -125,7 +125,7 @@ class Decoder {
   // ---- several texts; see BatchedLanguageModel. All throw std::invalid_argument, too, for a slot out of
   // range.
 
-  static constexpr bool kBatchInvariant = true;         ///< see BatchInvariant
+  static constexpr bool kBatchInvariant = true;         ///< see BatchedLanguageModel
   std::int32_t slots() const;                           ///< options().slots
   std::int32_t size(std::int32_t slot) const;           ///< committed tokens, queued ones included
   std::int32_t capacity(std::int32_t slot) const;       ///< of each text

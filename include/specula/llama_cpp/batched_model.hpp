@@ -28,8 +28,8 @@ namespace specula::llama_cpp {
 ///
 /// - A sequence has one token at a position, so the nodes of a slot are a chain. Trees take the sequences of
 ///   one cache, as Model has them for one text.
-/// - No features and no Options::same_bits; a row differs by rounding from that of another pass, so this is
-///   no BatchInvariant.
+/// - No features and no Options::same_bits; a row differs by rounding from that of another pass, so it
+///   does not have kBatchInvariant.
 /// - libllama runs equally many tokens of each sequence together, so a pass over chains of different lengths
 ///   is several of its own.
 class BatchedModel {

@@ -13,37 +13,28 @@
 
 namespace specula {
 
-namespace detail {
-
-/// What a slot of a conditioned draft has besides; nothing for another model.
-template <class Self, class M>
-struct ConditionedSlot {};
-template <class Self, ConditionsSlots M>
-struct ConditionedSlot<Self, M> : KeyValuesOf<M, TakesSlotKeyValues<M>>, FeaturesOf<M, TakesSlotFeatures<M>> {
-  /// See TargetConditioned.
-  template <class View>
-    requires TakesSlotView<M, View>
-  void set_target_state(const View& view) {
-    Self& self = *static_cast<Self*>(this);
-    self.model_->set_target_state(self.slot_, view);
-  }
-  /// See TargetConditioned.
-  Conditioning conditioned_on() const { return static_cast<const Self*>(this)->model_->conditioned_on(); }
-  /// See TargetConditioned.
-  bool keeps_speculation() const { return static_cast<const Self*>(this)->model_->keeps_speculation(); }
-};
-
-}  // namespace detail
-
 /// A slot of a model of many texts as a LanguageModel: all that works on one model works on it, one pass a
 /// call, or, as it MergesPasses, in passes that the caller merges with those of other slots. It has what the
 /// model has for each slot. References the model.
 template <BatchedLanguageModel M>
-class SlotOf : public detail::ConditionedSlot<SlotOf<M>, M> {
-  static_assert(detail::check_batched_members<M>());
+class SlotOf : public detail::KeyValuesOf<M, detail::NamesKeyValues<M>>,
+               public detail::FeaturesOf<M, detail::NamesFeatures<M>> {
+  // What the model has for each slot.
+  static constexpr bool kCounts = requires(const M& c, std::int32_t slot) { c.change_count(slot); };
+  static constexpr bool kTimes = requires(const M& c, std::int32_t slot) { c.pass_seconds(slot); };
+  static constexpr bool kKeyValues = requires(M & m, std::int32_t slot) { m.key_values(slot); };
+  static constexpr bool kFeatures = requires(M & m, std::int32_t slot) { m.features(slot); };
+  static constexpr bool kConditioned = requires(const M& c) { c.conditioned_on(), c.keeps_speculation(); };
+  template <class View>
+  static constexpr bool kTakes = requires(M& m, std::int32_t slot, const View& view) {
+    m.set_target_state(slot, view);
+  };
 
  public:
-  SlotOf(M& model, std::int32_t slot) : model_(&model), slot_(slot) {}  ///< Slot `slot` of `model`.
+  /// Slot `slot` of `model`.
+  SlotOf(M& model, std::int32_t slot) : model_(&model), slot_(slot) {
+    static_assert(detail::check_slot_members<SlotOf, M>());
+  }
 
   const void* cache_id() const { return this; }  ///< see NamesItsCache
 
@@ -62,16 +53,23 @@ class SlotOf : public detail::ConditionedSlot<SlotOf<M>, M> {
   void commit(Nodes path) { model_->commit(slot_, path); }            ///< see LanguageModel
   void truncate(std::int32_t n) { model_->truncate(slot_, n); }       ///< see LanguageModel
   /// See CountsChanges: the slot's own.
-  std::uint64_t change_count() const requires CountsSlotChanges<M> { return model_->change_count(slot_); }
+  auto change_count() const requires kCounts { return model_->change_count(slot_); }
   /// See TimesItself: the text's share of the passes, by its part of their nodes.
-  double pass_seconds() const requires TimesSlots<M> { return model_->pass_seconds(slot_); }
+  auto pass_seconds() const requires kTimes { return model_->pass_seconds(slot_); }
   /// See ExposesKeyValues.
-  auto key_values() requires ExposesSlotKeyValues<M> { return model_->key_values(slot_); }
+  auto key_values() requires kKeyValues { return model_->key_values(slot_); }
   /// See ExposesFeatures.
-  auto features() requires ExposesSlotFeatures<M> { return model_->features(slot_); }
+  auto features() requires kFeatures { return model_->features(slot_); }
+  /// See TargetConditioned.
+  template <class View>
+    requires(kTakes<View>)
+  void set_target_state(const View& view) { model_->set_target_state(slot_, view); }
+  /// See TargetConditioned.
+  auto conditioned_on() const requires kConditioned { return model_->conditioned_on(); }
+  /// See TargetConditioned.
+  auto keeps_speculation() const requires kConditioned { return model_->keeps_speculation(); }
 
  private:
-  friend detail::ConditionedSlot<SlotOf<M>, M>;
   M* model_;
   std::int32_t slot_;
 };

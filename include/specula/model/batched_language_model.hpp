@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A language model of many texts, and what it may have besides: a concept for each capability.
+// A language model of many texts, and one that copies what a text has computed.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
-#include <type_traits>
 
 #include "specula/base/rows.hpp"
 #include "specula/model/language_model.hpp"
@@ -37,7 +36,10 @@ class NoRoom : public std::runtime_error {
 ///
 /// A slot named without nodes runs at most `chunk()` queued tokens, so that a long prompt does not hold up others.
 ///
-/// What it may have besides, in a slot, is that slot's: the concepts below. SlotOf, a slot as a LanguageModel, has it then.
+/// What a LanguageModel may have besides, it may have for each slot: the same members with the slot as their first
+/// parameter, such as `change_count(slot)`, but conditioned_on() and keeps_speculation(), which all slots have in common.
+/// SlotOf, a slot as a LanguageModel, has the concept then. `static constexpr bool kBatchInvariant`, true, promises that
+/// rows do not depend on what else is in the pass, bit for bit: by it a text is bitwise what it is alone.
 template <class M>
 concept BatchedLanguageModel = requires(M& m, const M& c, std::int32_t slot, std::span<const SlotNodes> nodes,
                                         Tokens tokens, Nodes path, std::int32_t n) {
@@ -53,11 +55,6 @@ concept BatchedLanguageModel = requires(M& m, const M& c, std::int32_t slot, std
   m.truncate(slot, n);
 };
 
-/// A model of many texts whose rows do not depend on what else is in the pass, bit for bit: `static constexpr bool
-/// kBatchInvariant`, true. By it a text is bitwise what it is alone.
-template <class M>
-concept BatchInvariant = BatchedLanguageModel<M> && std::bool_constant<M::kBatchInvariant>::value;
-
 /// A model of many texts that can copy what a text has computed: `fork(from, to, n)`. The first n tokens of slot `to` are
 /// those of slot `from`, whose have run; what they gave is copied instead of running them again. Slot `to` has not changed
 /// by it.
@@ -65,49 +62,6 @@ template <class M>
 concept ForksTexts = BatchedLanguageModel<M> && requires(M& m, std::int32_t from, std::int32_t to, std::int32_t n) {
   { m.fork(from, to, n) } -> std::same_as<void>;
 };
-
-/// CountsChanges, of each slot.
-template <class M>
-concept CountsSlotChanges = BatchedLanguageModel<M> && requires(const M& c, std::int32_t slot) {
-  { c.change_count(slot) } -> std::same_as<std::uint64_t>;
-};
-
-/// TimesItself, of each slot: the text's share of the passes, by its part of their nodes.
-template <class M>
-concept TimesSlots = BatchedLanguageModel<M> && requires(const M& c, std::int32_t slot) {
-  { c.pass_seconds(slot) } -> std::same_as<double>;
-};
-
-/// ExposesKeyValues, of each slot.
-template <class M>
-concept ExposesSlotKeyValues = BatchedLanguageModel<M> && requires(M& m, std::int32_t slot) {
-  { m.key_values(slot).size() } -> std::same_as<std::int32_t>;  // committed tokens
-};
-
-/// ExposesFeatures, of each slot.
-template <class M>
-concept ExposesSlotFeatures = BatchedLanguageModel<M> && requires(M& m, std::int32_t slot, std::int32_t i) {
-  { m.features(slot).size() } -> std::same_as<std::int32_t>;   // committed tokens
-  { m.features(slot).width() } -> std::same_as<std::int32_t>;  // numbers per token
-  m.features(slot).row(i);                                     // (width): those of committed token i
-};
-
-namespace detail {
-template <class D, class View>
-concept TakesSlotView = requires(D& d, std::int32_t slot, const View& view) { d.set_target_state(slot, view); };
-template <class D>
-concept TakesSlotKeyValues = TakesSlotView<D, typename D::TargetKeyValues>;
-template <class D>
-concept TakesSlotFeatures = TakesSlotView<D, typename D::TargetFeatures>;
-}  // namespace detail
-
-/// TargetConditioned, of each slot: it names the type of a view, TargetKeyValues, TargetFeatures or both, and takes it by
-/// `set_target_state(slot, view)`.
-template <class D>
-concept ConditionsSlots = BatchedLanguageModel<D> && requires(const D& c) {
-  { c.conditioned_on() } -> std::same_as<Conditioning>;
-  { c.keeps_speculation() } -> std::same_as<bool>;
-} && (detail::TakesSlotKeyValues<D> || detail::TakesSlotFeatures<D>);
 
 // clang-format on
 

@@ -102,7 +102,6 @@ std::vector<ModelFinding> check_model(M& model, const ModelCheck& how = {}) {
 /// both, of which each row must be what it is alone. Uses these two slots, which are empty afterwards.
 template <BatchedLanguageModel M>
 std::vector<ModelFinding> check_batched_model(M& model, const ModelCheck& how = {}) {
-  static_assert(detail::check_batched_members<M>());
   using Slot = SlotOf<M>;
   std::vector<ModelFinding> findings;
   const std::int32_t last = model.slots() - 1;

@@ -6,7 +6,7 @@
 #include <string>
 
 using Model = specula::cuda::Model<specula::cuda::CudaDevice>;
-static_assert(specula::BatchInvariant<Model>);
+static_assert(Model::kBatchInvariant);
 
 int main() {
   try {

@@ -28,10 +28,10 @@ using Padded = cuda::Model<EmulatedDevice>;
 using Free = cuda::Model<EmulatedDevice, cuda::FreeProducts>;
 
 static_assert(specula::LanguageModel<Padded> && specula::CountsChanges<Padded>);
-static_assert(specula::BatchedLanguageModel<Padded> && specula::CountsSlotChanges<Padded>);
-static_assert(specula::BatchInvariant<Padded> && !specula::BatchInvariant<Free>);
-static_assert(specula::ExposesFeatures<Padded> && specula::ExposesSlotFeatures<Padded>);
-static_assert(specula::ExposesKeyValues<Padded> && specula::ExposesSlotKeyValues<Padded>);
+static_assert(specula::BatchedLanguageModel<Padded> && specula::CountsChanges<specula::SlotOf<Padded>>);
+static_assert(Padded::kBatchInvariant && !Free::kBatchInvariant);
+static_assert(specula::ExposesFeatures<Padded> && specula::ExposesFeatures<specula::SlotOf<Padded>>);
+static_assert(specula::ExposesKeyValues<Padded> && specula::ExposesKeyValues<specula::SlotOf<Padded>>);
 
 namespace {
 

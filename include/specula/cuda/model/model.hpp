@@ -94,7 +94,7 @@ class Model {
 
   // ---- several texts; see BatchedLanguageModel. All throw std::invalid_argument for a slot out of range.
 
-  static constexpr bool kBatchInvariant = Products::kPadded;     ///< see BatchInvariant
+  static constexpr bool kBatchInvariant = Products::kPadded;     ///< see BatchedLanguageModel
   std::int32_t slots() const { return options_.slots; }          ///< texts at once
   std::int32_t chunk() const { return options_.prefill_chunk; }  ///< queued tokens of a pass without nodes
   /// Committed tokens, queued ones included.

@@ -3,8 +3,6 @@
 // it.
 #pragma once
 
-#include <type_traits>
-
 #include "specula/base/has_member.hpp"
 #include "specula/model/batched_language_model.hpp"
 #include "specula/model/language_model.hpp"
@@ -26,7 +24,6 @@ SPECULA_HAS_MEMBER(extend_to_exit)
 SPECULA_HAS_MEMBER(resume_to_exit)
 SPECULA_HAS_MEMBER(cache_id)
 SPECULA_HAS_MEMBER(fork)
-SPECULA_HAS_MEMBER(kBatchInvariant)
 
 template <class M>
 concept NamesKeyValues = requires {
@@ -42,29 +39,29 @@ concept NamesFeatures = requires {
 /// latter's.
 template <class M>
 consteval bool check_model_members() {
-  static_assert(!has_change_count<M>() || CountsChanges<M> || CountsSlotChanges<M>,
+  static_assert(!has_change_count<M>() || CountsChanges<M> || BatchedLanguageModel<M>,
                 "the model's change_count is not CountsChanges: std::uint64_t change_count() const; of a "
                 "wrapper also a std::optional");
-  static_assert(!has_pass_seconds<M>() || TimesItself<M> || TimesSlots<M>,
+  static_assert(!has_pass_seconds<M>() || TimesItself<M> || BatchedLanguageModel<M>,
                 "the model's pass_seconds is not TimesItself: double pass_seconds() const; of a wrapper also "
                 "a std::optional");
   static_assert(!has_raw_rows<M>() || KeepsRawRows<M>,
                 "the model's raw_rows is not KeepsRawRows: LogitsView raw_rows() const");
   static_assert(!has_set_context<M>() || TakesContext<M>,
                 "the model's set_context is not TakesContext: void set_context(std::int32_t)");
-  static_assert(!has_key_values<M>() || ExposesKeyValues<M> || ExposesSlotKeyValues<M>,
+  static_assert(!has_key_values<M>() || ExposesKeyValues<M> || BatchedLanguageModel<M>,
                 "the model's key_values is not ExposesKeyValues: key_values() returns a view with "
                 "std::int32_t size() const");
-  static_assert(!has_features<M>() || ExposesFeatures<M> || ExposesSlotFeatures<M>,
+  static_assert(!has_features<M>() || ExposesFeatures<M> || BatchedLanguageModel<M>,
                 "the model's features is not ExposesFeatures: features() returns a view with std::int32_t "
                 "size() const, std::int32_t width() const, row(std::int32_t) const");
   static_assert(
-      !has_set_target_state<M>() || TargetConditioned<M> || ConditionsSlots<M>,
+      !has_set_target_state<M>() || TargetConditioned<M> || BatchedLanguageModel<M>,
       "a model with set_target_state() must be TargetConditioned: TargetKeyValues or TargetFeatures, the "
       "view that it takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
-  static_assert(!NamesKeyValues<M> || TakesKeyValues<M> || TakesSlotKeyValues<M>,
+  static_assert(!NamesKeyValues<M> || TakesKeyValues<M> || BatchedLanguageModel<M>,
                 "a model that names TargetKeyValues must have set_target_state(const TargetKeyValues&)");
-  static_assert(!NamesFeatures<M> || TakesFeatures<M> || TakesSlotFeatures<M>,
+  static_assert(!NamesFeatures<M> || TakesFeatures<M> || BatchedLanguageModel<M>,
                 "a model that names TargetFeatures must have set_target_state(const TargetFeatures&)");
   static_assert((!has_extend_skipping<M>() && !has_attention_similarity<M>()) || SkipsLayers<M>,
                 "a model with extend_skipping or attention_similarity must be SkipsLayers: LogitsView "
@@ -80,36 +77,34 @@ consteval bool check_model_members() {
   return check_pass_halves<M>();
 }
 
-/// The same for the BatchedLanguageModel `M`, of which a slot is to be a LanguageModel.
-template <class M>
-consteval bool check_batched_members() {
+/// The same for the BatchedLanguageModel `M`, of which `Slot` is a slot as a LanguageModel.
+template <class Slot, class M>
+consteval bool check_slot_members() {
   static_assert(!has_fork<M>() || ForksTexts<M>,
                 "the batched model's fork is not ForksTexts: void fork(std::int32_t from, std::int32_t to, "
                 "std::int32_t n)");
-  static_assert(
-      !has_kBatchInvariant<M>() || requires { typename std::bool_constant<M::kBatchInvariant>; },
-      "the batched model's kBatchInvariant is not BatchInvariant: static constexpr bool");
-  static_assert(!has_change_count<M>() || CountsSlotChanges<M>,
-                "the batched model's change_count is not CountsSlotChanges: std::uint64_t "
+  static_assert(!has_change_count<M>() || CountsChanges<Slot>,
+                "the batched model's change_count makes no slot CountsChanges: std::uint64_t "
                 "change_count(std::int32_t slot) const");
+  static_assert(!has_pass_seconds<M>() || TimesItself<Slot>,
+                "the batched model's pass_seconds makes no slot TimesItself: double "
+                "pass_seconds(std::int32_t slot) const");
   static_assert(
-      !has_pass_seconds<M>() || TimesSlots<M>,
-      "the batched model's pass_seconds is not TimesSlots: double pass_seconds(std::int32_t slot) const");
-  static_assert(!has_key_values<M>() || ExposesSlotKeyValues<M>,
-                "the batched model's key_values is not ExposesSlotKeyValues: key_values(std::int32_t slot) "
-                "returns a view with std::int32_t size() const");
-  static_assert(!has_features<M>() || ExposesSlotFeatures<M>,
-                "the batched model's features is not ExposesSlotFeatures: features(std::int32_t slot) "
+      !has_key_values<M>() || ExposesKeyValues<Slot>,
+      "the batched model's key_values makes no slot ExposesKeyValues: key_values(std::int32_t slot) "
+      "returns a view with std::int32_t size() const");
+  static_assert(!has_features<M>() || ExposesFeatures<Slot>,
+                "the batched model's features makes no slot ExposesFeatures: features(std::int32_t slot) "
                 "returns a view with std::int32_t size() const, std::int32_t width() const, "
                 "row(std::int32_t) const");
-  static_assert(
-      !has_set_target_state<M>() || ConditionsSlots<M>,
-      "a batched model with set_target_state() must be ConditionsSlots: TargetKeyValues or TargetFeatures, "
-      "the view that it takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
-  static_assert(!NamesKeyValues<M> || TakesSlotKeyValues<M>,
+  static_assert(!has_set_target_state<M>() || TargetConditioned<Slot>,
+                "a batched model with set_target_state() must make its slots TargetConditioned: "
+                "TargetKeyValues or TargetFeatures, the view that set_target_state(std::int32_t slot, view) "
+                "takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
+  static_assert(!NamesKeyValues<M> || TakesKeyValues<Slot>,
                 "a batched model that names TargetKeyValues must have set_target_state(std::int32_t slot, "
                 "const TargetKeyValues&)");
-  static_assert(!NamesFeatures<M> || TakesSlotFeatures<M>,
+  static_assert(!NamesFeatures<M> || TakesFeatures<Slot>,
                 "a batched model that names TargetFeatures must have set_target_state(std::int32_t slot, "
                 "const TargetFeatures&)");
   return true;
