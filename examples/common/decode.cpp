@@ -61,6 +61,7 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
     pipeline.report_logprobs(*settings.logprobs);
   else
     pipeline.report_no_logprobs();
+  if (settings.begin) settings.begin(prompt.size());
   if (!settings.keeps_prefix)
     pipeline.forget();  // or a prefix of an earlier text would make the prefill short
   bool is_read = false, ended = false;

@@ -28,6 +28,8 @@ struct DecodeSettings {
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   /// Asked after each part of the prompt and after each round; true: the text ends there.
   std::function<bool()> interrupted = {};
+  /// Called before the text begins.
+  std::function<void(std::size_t prompt_tokens)> begin = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
   bool keeps_prefix = false;   // computes nothing anew that the pipeline's last text shares with the prompt

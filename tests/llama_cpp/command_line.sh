@@ -69,6 +69,22 @@ if [ "$(text --pipeline chain:3 --same-bits $penalties)" != "$(text --pipeline a
   echo 'FAILED: with penalties, chain:3 writes another text than plain decoding, or they change nothing'
   failed=1
 fi
+# A text keeps to a grammar, with a draft as without, alone and beside others.
+echo 'root ::= " " [a-c]+ "."' >"$scratch/letters.gbnf"
+grammar=(--grammar "$scratch/letters.gbnf")
+kept=$(text --pipeline autoregressive --same-bits "${grammar[@]}")
+if [ "$(text --pipeline chain:3 --same-bits "${grammar[@]}")" != "$kept" ] || ! [[ ${kept#"$question"} =~ ^\ [a-c]+\.?$ ]]; then
+  echo "FAILED: with a grammar, chain:3 writes another text than plain decoding, or it is not the grammar's: $kept"
+  failed=1
+fi
+if [ "$(text --pipeline chain:3 -n 3 --batch 2 --temperature 1 "${grammar[@]}" | grep -cE '^Answer: [a-c]+\.?$')" != 3 ]; then
+  echo 'FAILED: in a batch texts do not keep to the grammar'
+  failed=1
+fi
+expect 2 '--grammar is for --engine llama.cpp' "$specula" run --engine cpu -m "$scratch/target.gguf" "${grammar[@]}" --prompt x
+echo 'root ::= (' >"$scratch/wrong.gbnf"
+expect 2 'libllama cannot read the grammar' "${run[@]}" --grammar "$scratch/wrong.gbnf" --prompt x
+expect 2 'grammar: File does not exist: ' "${run[@]}" --grammar "$scratch/none.gbnf" --prompt x
 # The text ends before a stop string, which begins and ends inside tokens or not.
 written=${plain#"$question"}
 stop=${written:10:3}

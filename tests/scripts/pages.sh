@@ -16,7 +16,7 @@ python3 "$root/scripts/pages" --check
 cp -r "$root/docs" "$root/README.md" "$copy"
 cp -r "$root/include" "$copy"
 mkdir "$copy/examples" && cp -r "$root"/examples/{cuda,[0-9][0-9]_*.cpp} "$copy/examples"
-(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$copy")
+(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md tests/batch/recipes.cpp "$copy")
 export SPECULA_ROOT=$copy
 
 # notices WHAT: the check fails, and the tables are written anew.
@@ -58,6 +58,9 @@ notices 'a program that changed'
 grep -q 'takes %d tokens' "$copy/docs/cuda.md"
 sed -i 's/takes %d tokens/gives %d tokens/' "$copy/docs/cuda.md"
 notices 'a program that was changed in the page'
+sed -i 's/Something urgent is written/Something urgent comes/' "$copy/tests/batch/recipes.cpp"
+notices 'a function that changed'
+[ "$(grep -c 'Something urgent comes' "$copy/docs/server.md")" = 1 ]
 
 # The papers' figures beside ours, and the decision table.
 sed -i 's/"E(speedup)": 1.46/"E(speedup)": 1.56/' "$copy/docs/benchmarks/reported.json"

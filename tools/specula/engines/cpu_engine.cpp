@@ -90,7 +90,7 @@ std::unique_ptr<TextBatch> CpuEngine::batch(const std::string& pipeline,
   if (on_gpu()) throw UsageError("--batch is for --engine cpu and llama.cpp: a GPU has one text at a time");
   const auto drafts = batched_factory(pipeline).drafts;
   return make_text_batch(
-      pipeline, params, texts, [this](std::int32_t slot) -> auto& { return processed(pack_->text(slot)); },
+      pipeline, params, texts, [this](std::int32_t slot) -> auto& { return processed(pack_->text(slot), slot); },
       pack_->target_model(), pack_->draft_models(drafts));
 }
 

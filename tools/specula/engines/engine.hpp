@@ -20,6 +20,7 @@
 #include "chat.hpp"
 #include "chat_template.hpp"
 #include "decoding_options.hpp"
+#include "errors.hpp"
 #include "passes.hpp"
 #include "processed_models.hpp"
 #include "text_batch.hpp"
@@ -82,6 +83,16 @@ class Engine {
   specula::PipelineModels& models() { return processed(loaded()); }
   /// From here on the rows of models() and of batch() go through these.
   void set_rules(RowRules rules) { rules_.emplace(std::move(rules)); }
+  /// A grammar in llama.cpp's notation, for RowRules. Throws UsageError where the engine has none, or cannot
+  /// read it. Requires open().
+  virtual MakeTextRule grammar(const std::string&) const {
+    throw UsageError("--grammar is for --engine llama.cpp, by libllama's sampler");
+  }
+  /// Before each text of so many prompt tokens, in models() or in a slot of batch().
+  void begin_text(std::int32_t slot, std::size_t prompt_tokens) {
+    for (auto& [models, own] : processed_)
+      if (own.slot == slot) own.models.begin(prompt_tokens);
+  }
   /// A pipeline that writes so many texts at once; EngineRoom::texts is at least that.
   virtual std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                            std::int32_t texts) = 0;
@@ -103,14 +114,20 @@ class Engine {
   /// The models with their own rows.
   virtual specula::PipelineModels& loaded() = 0;
   /// These, or with rules such whose rows go through them.
-  specula::PipelineModels& processed(specula::PipelineModels& models) {
+  specula::PipelineModels& processed(specula::PipelineModels& models, std::int32_t slot = 0) {
     if (!rules_) return models;
-    return processed_.try_emplace(&models, models, *rules_).first->second;
+    return processed_.try_emplace(&models, slot, models, *rules_).first->second.models;
   }
 
  private:
+  struct OfSlot {
+    OfSlot(std::int32_t s, specula::PipelineModels& own, const RowRules& rules)
+        : slot(s), models(own, rules) {}
+    std::int32_t slot;
+    ProcessedModels models;
+  };
   std::optional<RowRules> rules_;
-  std::map<specula::PipelineModels*, ProcessedModels> processed_;
+  std::map<specula::PipelineModels*, OfSlot> processed_;
 };
 
 /// The engine that the options of `app` ask for; `options.engine` is its name then. Throws UsageError for one

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include <specula/llama_cpp/grammar.hpp>
 #include <specula/llama_cpp/rpc.hpp>
 
 #include "context.hpp"
@@ -108,8 +109,25 @@ std::unique_ptr<TextBatch> LlamaEngine::batch(const std::string& pipeline,
   for (const std::string& name : batched_factory(pipeline).drafts) drafts.push_back(&models_->batch(name));
   return make_text_batch(
       pipeline, params, texts,
-      [this](std::int32_t slot) -> specula::PipelineModels& { return processed(models_->text(slot)); },
+      [this](std::int32_t slot) -> specula::PipelineModels& { return processed(models_->text(slot), slot); },
       models_->batch(""), drafts);
+}
+
+MakeTextRule LlamaEngine::grammar(const std::string& text) const {
+  struct Rule final : TextRule {
+    explicit Rule(specula::llama_cpp::Grammar g) : grammar(std::move(g)) {}
+    void begin(std::size_t prompt_tokens) override { grammar.begin(prompt_tokens); }
+    void operator()(specula::Tokens path, std::span<float> row) override { grammar(path, row); }
+    specula::llama_cpp::Grammar grammar;
+  };
+  const llama_vocab* const vocab = llama_model_get_vocab(models_->target_file().get());
+  const auto make = [=] { return std::make_shared<Rule>(specula::llama_cpp::Grammar(vocab, text)); };
+  try {
+    make();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  return make;
 }
 
 std::vector<NamedModel> LlamaEngine::measured(std::span<const std::string> drafts, specula::Tokens) {

@@ -61,6 +61,8 @@ void answer_batch(TextBatch& batch, std::span<AskedPrompt> prompts, const BatchR
     request.seed = settings.seed;
     request.logprobs = settings.logprobs;
     request.sequence = static_cast<std::uint32_t>(numbers[p] + turn);
+    if (run.begin)
+      request.enter = [&run, size = request.prompt.size()](std::int32_t slot) { run.begin(slot, size); };
     request.sink = [own, &settings](Tokens fresh) {
       for (const Token token : fresh) {
         if (own->stream.stopped()) break;

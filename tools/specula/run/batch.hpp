@@ -2,6 +2,7 @@
 // The answers to a file of prompts, several texts at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <ostream>
@@ -24,6 +25,8 @@ struct BatchRun {
   specula::SamplingParams params;
   std::int32_t texts = 1;
   std::vector<std::string> stops;  // strings
+  /// Called before a text begins or goes on in a slot; or empty.
+  std::function<void(std::int32_t slot, std::size_t prompt_tokens)> begin = {};
 };
 
 /// Answers all prompts, turn by turn, in a batch of `run.texts` texts; `show(answer)` gets them in the order

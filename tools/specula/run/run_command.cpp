@@ -46,6 +46,7 @@ class Run {
     settings_.stop = engine.ends();
     settings_.seed = options.models.seed;
     if (options.logprobs >= 0) settings_.logprobs = {.top = options.logprobs};
+    settings_.begin = [this](std::size_t prompt_tokens) { engine_.begin_text(0, prompt_tokens); };
     if (isatty(STDERR_FILENO)) settings_.prefill = show_prefill;
   }
 
@@ -86,6 +87,8 @@ class Run {
 
   /// Checks what can be refused before the weights are read.
   void prepare() {
+    MakeTextRule grammar;
+    if (!options_.grammar.empty()) grammar = engine_.grammar(read_file(options_.grammar));
     std::vector<std::vector<Token>> before;
     for (const AskedPrompt& prompt : asked_) before.emplace_back(prompt.longest);
     room_ = std::min(engine_.longest_prompt(settings_.max_new_tokens), kTalkTokens);
@@ -96,7 +99,7 @@ class Run {
       check_writable(options_.json);  // before the run, so that a wrong path does not waste it
     }
     engine_.prepare({factories_, before, settings_.max_new_tokens, std::max(1, options_.batch)});
-    if (auto rules = row_rules(options_, engine_.models().target().vocab_size()))
+    if (auto rules = row_rules(options_, engine_.models().target().vocab_size(), std::move(grammar)))
       engine_.set_rules(std::move(*rules));
     if (!talks_)
       for (const auto& text : before)
@@ -221,7 +224,8 @@ class Run {
 
   /// The answers to all prompts, written several at once.
   void answer_in_batches() {
-    const BatchRun how{options_.pipeline, options_.models.sampling, options_.batch, options_.stops};
+    const BatchRun how{options_.pipeline, options_.models.sampling, options_.batch, options_.stops,
+                       [this](std::int32_t slot, std::size_t prompt) { engine_.begin_text(slot, prompt); }};
     const auto batch = engine_.batch(how.pipeline, how.params, how.texts);
     DecodeSettings settings = settings_;
     const std::int32_t vocab = engine_.models().target().vocab_size();  // the tokenizer may have more tokens

@@ -58,6 +58,11 @@ void add_rule_options(CLI::App& app, RunOptions& options) {
                  "TOKEN=BIAS: add this to the logit of a token, by its number; -inf bans it (may be given "
                  "several times)")
       ->allow_extra_args(false);
+  app.add_option(
+         "--grammar", options.grammar,
+         "With --engine llama.cpp: a file with a grammar in llama.cpp's notation (GBNF), to which the "
+         "text behind the prompt keeps")
+      ->check(CLI::ExistingFile);
 }
 
 /// Of "TOKEN=BIAS".
@@ -174,12 +179,12 @@ std::vector<Prompt> read_prompts(const RunOptions& options) {
   return prompts;
 }
 
-std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab) {
+std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab, MakeTextRule text) {
   const specula::Penalties& p = options.penalties;
-  if (p.off() && options.biases.empty()) return {};
+  if (p.off() && options.biases.empty() && !text) return {};
   specula::Bias biases;
-  for (const std::string& text : options.biases) biases.tokens.push_back(bias_of(text, vocab));
-  return RowRules(p, std::move(biases));
+  for (const std::string& word : options.biases) biases.tokens.push_back(bias_of(word, vocab));
+  return RowRules{p, std::move(biases), std::move(text)};
 }
 
 nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& engine) {
@@ -192,6 +197,7 @@ nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& en
     out["penalties"] = {
         {"repetition", p.repetition}, {"presence", p.presence}, {"frequency", p.frequency}, {"last", p.last}};
   if (!options.biases.empty()) out["logit_bias"] = options.biases;
+  if (!options.grammar.empty()) out["grammar"] = leaf(options.grammar);
   return out;
 }
 

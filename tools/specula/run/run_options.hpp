@@ -20,7 +20,7 @@ struct RunOptions {
   ModelOptions models;
   PromptOptions prompts;
   std::string pipeline;  // empty: Engine::default_pipeline()
-  std::string prompt, color = "auto", trace, json;
+  std::string prompt, color = "auto", trace, json, grammar;
   std::vector<std::string> stops, biases;
   specula::Penalties penalties{.last = 64};
   std::int32_t batch = 0;  // texts at once; 0: one after the other, as they come
@@ -40,9 +40,9 @@ void check_options(const RunOptions& options);
 /// The prompts that the options name, each as often as it has samples.
 std::vector<Prompt> read_prompts(const RunOptions& options);
 
-/// What the options ask of rows over `vocab` tokens; nothing if they ask nothing. Throws UsageError for a
-/// bias that is none, or of a token that is none.
-std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab);
+/// What the options ask of rows over `vocab` tokens, with this rule of texts, if any; nothing if they ask
+/// nothing. Throws UsageError for a bias that is none, or of a token that is none.
+std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab, MakeTextRule text);
 
 /// For the JSON.
 nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& engine);
