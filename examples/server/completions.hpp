@@ -2,6 +2,7 @@
 // Completions and chats in the common JSON form: requests as texts, and texts as answers.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,9 +27,9 @@
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] inline void wrong(const std::string& what) { throw std::invalid_argument(what); }
+[[noreturn]] inline void wrong(const std::string& what) { throw Refused(400, what); }
 
-/// `in[name]`, or `otherwise` where it is left out or null. Throws for another type or range.
+/// `in[name]`, or `otherwise` where it is left out or null. Throws Refused for another type or range.
 template <class Number>
 Number number(const Json& in, const char* name, Number otherwise, double least, double most) {
   if (!in.contains(name) || in[name].is_null()) return otherwise;
@@ -40,17 +41,21 @@ Number number(const Json& in, const char* name, Number otherwise, double least, 
           " to " + Json(most).dump());
   return value.get<Number>();
 }
-inline const std::string& string_of(const Json& in, const char* name) {
-  if (!in.is_object() || !in.contains(name) || !in[name].is_string())
-    wrong(std::string(name) + " must be a string");
-  return in[name].get_ref<const std::string&>();
+inline const std::string& string_of(const Json& value, const char* name) {
+  if (!value.is_string()) wrong(std::string(name) + " must be a string");
+  return value.get_ref<const std::string&>();
 }
-/// One or a list.
-inline std::vector<std::string> strings_of(const Json& in, const char* name) {
+inline const std::string& string_in(const Json& in, const char* name) {
+  static const Json nothing;
+  return string_of(in.is_object() && in.contains(name) ? in[name] : nothing, name);
+}
+/// One or a few: each token of a text is compared with all.
+inline std::vector<std::string> stops_of(const Json& body) {
   std::vector<std::string> all;
-  if (!in.contains(name) || in[name].is_null()) return all;
-  if (!in[name].is_array()) return {string_of(in, name)};
-  for (const Json& one : in[name]) all.push_back(string_of({{name, one}}, name));
+  if (!body.contains("stop") || body["stop"].is_null()) return all;
+  if (!body["stop"].is_array()) return {string_of(body["stop"], "stop")};
+  if (body["stop"].size() > 16) wrong("stop must be at most 16 strings");
+  for (const Json& one : body["stop"]) all.push_back(string_of(one, "stop"));
   return all;
 }
 inline std::string dump(const Json& what) {
@@ -60,23 +65,54 @@ inline void send(httplib::Response& out, const Json& what) {
   out.set_content(dump(what), "application/json");
 }
 
+/// The status of an exception, and what it says.
+inline std::pair<int, std::string> told(const std::exception_ptr& why) try {
+  std::rethrow_exception(why);
+} catch (const Refused& error) {
+  return {error.status, error.what()};
+} catch (const std::invalid_argument& error) {  // such as a prompt that does not fit
+  return {400, error.what()};
+} catch (const std::exception& error) {
+  return {500, error.what()};
+}
+inline Json error_of(const std::exception_ptr& why) {
+  const auto [status, message] = told(why);
+  return {{"error", {{"message", message}, {"code", status}}}};
+}
+inline void refuse(httplib::Response& out, const std::exception_ptr& why) {
+  out.status = told(why).first;
+  if (out.status == 429) out.set_header("Retry-After", "1");
+  send(out, error_of(why));
+}
+
 /// Requests as texts, and texts as answers.
 class Api {
  public:
-  Api(const std::filesystem::path& target, TextQueue& queue)
+  /// Of a target whose rows are over `vocab` tokens, and whose texts have at most `capacity`.
+  Api(const std::filesystem::path& target, std::int32_t vocab, std::int32_t capacity, TextQueue& queue)
       : name_(target.filename().string()),
+        capacity_(static_cast<std::size_t>(capacity)),
         queue_(queue),
         tokenizer_(target),
-        vocabulary_(specula_examples::chat_vocabulary(tokenizer_)) {
-    if (auto found = specula_examples::template_of(target, tokenizer_)) template_.emplace(std::move(*found));
+        vocabulary_(specula_examples::chat_vocabulary(tokenizer_)),
+        ends_(tokenizer_.ends()) {
+    std::erase_if(ends_, [&](specula::Token token) { return token >= vocab; });
+    try {
+      if (auto found = specula_examples::template_of(target, tokenizer_))
+        template_.emplace(std::move(*found));
+    } catch (const std::runtime_error& error) {
+      no_template_ = error.what();
+    }
   }
   const std::string& name() const { return name_; }
+  /// Answers that are not sent to their ends.
+  int open() const { return open_; }
 
-  void answer(const httplib::Request& in, httplib::Response& out, bool chat) const {
-    const Json body = Json::parse(in.body, nullptr, false);
-    if (!body.is_object()) wrong("the body is no JSON object");
-    const bool streams = body.contains("stream") && body["stream"] == true;
-    const std::shared_ptr<AskedText> text = text_of(body, chat);
+  void answer(const std::string& body, httplib::Response& out, bool chat) {
+    const Json asked = Json::parse(body, nullptr, false);
+    if (!asked.is_object()) wrong("the body is no JSON object");
+    const bool streams = asked.contains("stream") && asked["stream"] == true;
+    const std::shared_ptr<AskedText> text = text_of(asked, chat);
     queue_.join(text);
     {  // until it has begun, the status is open
       std::unique_lock lock(text->mutex);
@@ -87,18 +123,22 @@ class Api {
                                                                           httplib::DataSink& sink) mutable {
       const auto [fresh, reason] = next(*text);
       all += fresh;
+      if (reason == "error" && !streams) return false;  // the client sees that its answer is not whole
       std::string sent;
       if (streams && !fresh.empty()) sent = event(json_of(*text, chat, streams, fresh, ""));
-      if (!reason.empty()) {
-        const Json last = json_of(*text, chat, streams, streams ? "" : all, reason);
-        sent += streams ? event(last) + "data: [DONE]\n\n" : dump(last);
-      }
+      if (reason == "error")
+        sent += event(error_of(text->failure));
+      else if (!reason.empty() && streams)
+        sent += event(json_of(*text, chat, streams, "", reason)) + "data: [DONE]\n\n";
+      else if (!reason.empty())
+        sent = dump(json_of(*text, chat, streams, all, reason));
       const bool there = sent.empty() ? sink.is_writable() : sink.write(sent.data(), sent.size());
       if (there && !reason.empty()) sink.done();
       return there;
     };
+    ++open_;
     out.set_chunked_content_provider(streams ? "text/event-stream" : "application/json", provide,
-                                     [text](bool) { text->left = true; });
+                                     [this, text](bool) { text->left = true, --open_; });
   }
 
  private:
@@ -118,42 +158,47 @@ class Api {
     number(body, "n", 1, 1, 1);
     auto text = std::make_shared<AskedText>();
     specula::TextRequest& request = text->request;
-    request.prompt = chat ? chat_of(body) : tokenizer_.encode(string_of(body, "prompt"));
+    request.prompt = chat ? chat_of(body) : tokenizer_.encode(string_in(body, "prompt"));
     request.max_new_tokens = number(body, "max_tokens", 256, 1, 1 << 20);
-    request.stop = tokenizer_.ends();
+    request.stop = ends_;
     request.params = {.temperature = number(body, "temperature", 1.0f, 0, 100),
                       .top_k = number(body, "top_k", 0, 0, 1 << 30),
                       .top_p = number(body, "top_p", 1.0f, 1e-6, 1),
                       .min_p = number(body, "min_p", 0.0f, 0, 1)};
-    if (body.contains("seed")) request.seed = number<std::uint64_t>(body, "seed", 0, 0, 0x1p53);
+    if (body.contains("seed") && !body["seed"].is_null())
+      request.seed = number<std::uint64_t>(body, "seed", 0, 0, 0x1p53);
     text->penalties = {.presence = number(body, "presence_penalty", 0.0f, -2, 2),
                        .frequency = number(body, "frequency_penalty", 0.0f, -2, 2),
                        .from = static_cast<std::int32_t>(request.prompt.size())};
-    text->stream.emplace([this](specula::Token token) { return tokenizer_.bytes(token); },
-                         strings_of(body, "stop"));
+    text->stream.emplace([this](specula::Token token) { return tokenizer_.bytes(token); }, stops_of(body));
     return text;
   }
 
   std::vector<specula::Token> chat_of(const Json& body) const try {
-    if (!template_) wrong(name_ + " has no chat template");
-    std::vector<Json> turns;
-    if (body.contains("messages") && body["messages"].is_array()) turns = body["messages"];
-    std::string system;
-    if (!turns.empty() && string_of(turns[0], "role") == "system") {
-      system = string_of(turns[0], "content");
-      turns.erase(turns.begin());
-    }
-    if (turns.size() % 2 == 0) wrong("messages must end with the user's");
-    specula_examples::Chat chat(*template_, vocabulary_, system);
-    for (std::size_t i = 0;; ++i) {
-      const std::string& content = string_of(turns[i], "content");
-      if (string_of(turns[i], "role") != (i % 2 ? "assistant" : "user"))
+    if (!template_)
+      wrong(name_ + " has no chat template" + (no_template_.empty() ? "" : ": " + no_template_));
+    static const Json none = Json::array();
+    const Json& turns = body.contains("messages") && body["messages"].is_array() ? body["messages"] : none;
+    const std::size_t first = !turns.empty() && string_in(turns[0], "role") == "system";
+    if ((turns.size() - first) % 2 == 0) wrong("messages must end with the user's");
+    specula_examples::Chat chat(*template_, vocabulary_, first ? string_in(turns[0], "content") : "");
+    for (std::size_t i = first;; ++i) {
+      const bool asks = (i - first) % 2 == 0;
+      const std::string& content = string_in(turns[i], "content");
+      if (string_in(turns[i], "role") != (asks ? "user" : "assistant"))
         wrong("messages must be the user's and the assistant's in turn");
-      if (i % 2)
+      if (!asks) {
         chat.answer(vocabulary_.encode(content, false), content);
-      else if (const auto& tokens = chat.ask(content); i + 1 == turns.size())
-        return tokens;
+        continue;
+      }
+      const std::vector<specula::Token>& tokens = chat.ask(content);
+      if (tokens.size() >= capacity_)
+        wrong("the messages take " + std::to_string(tokens.size()) +
+              " tokens or more, and there is room for " + std::to_string(capacity_));
+      if (i + 1 == turns.size()) return tokens;
     }
+  } catch (const Refused&) {
+    throw;
   } catch (const std::runtime_error& error) {  // of the template
     wrong(error.what());
   }
@@ -181,9 +226,12 @@ class Api {
     return all;
   }
 
-  std::string name_;
+  std::string name_, no_template_;
+  std::size_t capacity_;
   TextQueue& queue_;
   specula_examples::Tokenizer tokenizer_;
   specula_examples::ChatVocabulary vocabulary_;
+  std::vector<specula::Token> ends_;
   std::optional<specula_examples::ChatTemplate> template_;
+  std::atomic<int> open_ = 0;
 };

@@ -95,14 +95,18 @@ class TextQueue {
       for (const auto& text : std::exchange(joined, {})) begin(batch, text, rules);
       for (const auto& [id, text] : writing_)
         if (text->left) batch.cancel(id);
+      const std::vector<specula::TextResult>* ended = nullptr;
       try {
-        for (const specula::TextResult& text : batch.step()) end(text);
+        ended = &batch.step();
       } catch (...) {  // a pass of the target failed: no text has changed, but the next may fail as well
         for (const auto& [id, text] : writing_) {
           batch.cancel(id);
+          const std::lock_guard lock(text->mutex);
           text->failure = std::current_exception();
         }
       }
+      if (ended)
+        for (const specula::TextResult& text : *ended) end(text);
       counts_.running = batch.running();
     }
     for (const auto& [id, text] : std::exchange(writing_, {})) joined.push_back(text);

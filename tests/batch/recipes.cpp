@@ -8,7 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -50,58 +50,63 @@ class Paged : public Model {
   std::int32_t pages_;
 };
 
-/// Something urgent is written before `other` goes on, which has lost nothing: its tokens, its draws and its
-/// statistics stay; what the models held of it is computed again.
+/// Adds what has ended in a step.
+template <class Batch>
+void step(Batch& batch, Texts& texts) {
+  for (const TextResult& text : batch.step()) texts[text.id] = text.tokens;
+}
+
+/// Something urgent takes the slot of `other`, which loses nothing: its tokens, its draws and its statistics
+/// stay; what the models held of it is computed again. Texts that wait in the batch would come first: a
+/// server with priorities keeps those in a queue of its own, and joins what is to begin.
 template <class Batch>
 Texts preempt(Batch& batch, TextId other, TextRequest urgent) {
   Texts texts;
   batch.pause(other);
   const TextId first = batch.join(std::move(urgent));
-  while (!texts.contains(first))
-    for (const TextResult& text : batch.step()) texts[text.id] = text.tokens;
+  while (!texts.contains(first)) step(batch, texts);
   batch.resume(other);
-  while (!batch.empty())
-    for (const TextResult& text : batch.step()) texts[text.id] = text.tokens;
+  while (!batch.empty()) step(batch, texts);
   return texts;
 }
 
 /// While a long prompt is read, chunk() tokens a pass, the texts that are being written get tokens in every
 /// step. Returns how many steps that took.
 template <class Batch>
-int read_beside(Batch& batch, TextRequest long_prompt) {
-  bool begun = false;
-  long_prompt.sink = [&](Tokens) { return begun = true; };
-  batch.join(std::move(long_prompt));
+int read_beside(Batch& batch, TextRequest long_prompt, Texts& texts) {
+  const auto begun = std::make_shared<bool>(false);
+  long_prompt.sink = [begun](Tokens) { return *begun = true; };
+  const TextId id = batch.join(std::move(long_prompt));
   int steps = 0;
-  while (!begun) batch.step(), ++steps;
+  while (!*begun && !texts.contains(id)) step(batch, texts), ++steps;
   return steps;
 }
 
 /// A client leaves. Its sink says so with the next tokens; cancel() also ends a text that waits for a slot,
 /// or whose prompt is being read. The result has the tokens so far.
 template <class Batch>
-std::vector<Token> written_before(Batch& batch, TextId id, const std::function<bool()>& client_left) {
-  while (true) {
-    if (client_left()) batch.cancel(id);
-    for (const TextResult& text : batch.step())
-      if (text.id == id) return text.tokens;
+void write_while(Batch& batch, TextId id, const std::function<bool()>& client_waits, Texts& texts) {
+  while (!texts.contains(id)) {
+    if (!client_waits()) batch.cancel(id);
+    step(batch, texts);
   }
 }
 
-/// n answers to one prompt: a seed for all, a sequence for each. The prompt is read once, where the models
-/// can fork().
+/// n answers to one prompt: a seed for all, a sequence for each. A prompt that is longer than a chunk is read
+/// once, where the models can fork().
 template <class Batch>
 std::vector<std::vector<Token>> samples(Batch& batch, const TextRequest& asked, std::uint32_t n) {
-  std::map<TextId, std::uint32_t> number;
+  std::vector<TextId> ids;
   for (std::uint32_t i = 0; i < n; ++i) {
     TextRequest one = asked;
     one.seed = 42, one.sequence = i;
-    number[batch.join(std::move(one))] = i;
+    ids.push_back(batch.join(std::move(one)));
   }
-  std::vector<std::vector<Token>> texts(n);
-  while (!batch.empty())
-    for (const TextResult& text : batch.step()) texts[number.at(text.id)] = text.tokens;
-  return texts;
+  Texts texts;
+  while (!batch.empty()) step(batch, texts);
+  std::vector<std::vector<Token>> out;
+  for (const TextId id : ids) out.push_back(texts[id]);
+  return out;
 }
 
 /// Parameters of one text: temperature, filters and stop tokens are its request's. What rewrites logits is
@@ -116,16 +121,18 @@ TextRequest request_of(std::vector<Token> prompt, const Banned& banned, std::vec
   return request;
 }
 
-/// A pass of the target fails: step() throws, and no text has changed, so the next one repeats the round. Who
-/// gives up cancels the texts; those get what they have.
+/// A pass of the target fails: step() throws, and no text has changed, so the next one repeats the round.
+/// After so many failures in a row the texts are given up; each has the tokens that it got.
 template <class Batch>
-Texts with_retries(Batch& batch, int retries) {
+Texts with_retries(Batch& batch, const std::vector<TextId>& ids, int retries) {
   Texts texts;
-  while (!batch.empty()) {
+  for (int failed = 0; !batch.empty();) {
     try {
-      for (const TextResult& text : batch.step()) texts[text.id] = text.tokens;
+      step(batch, texts);
+      failed = 0;
     } catch (const std::exception&) {
-      if (retries-- == 0) throw;
+      if (++failed <= retries) continue;
+      for (const TextId id : ids) batch.cancel(id);
     }
   }
   return texts;
@@ -164,17 +171,14 @@ struct Exported {
   }
 };
 
-/// Several targets in a process: a batch each, in turn. Each has its own budget, since costs are a model's.
+/// Several targets in a process: a batch each, in turn. Costs are a model's, so a budget is a batch's.
 template <class... Batches>
 std::vector<Texts> write_all(Batches&... batches) {
+  (batches.share(BatchBudget()), ...);
   std::vector<Texts> texts(sizeof...(batches));
-  const auto step = [](auto& batch, Texts& own) {
-    if (!batch.empty())
-      for (const TextResult& text : batch.step()) own[text.id] = text.tokens;
-  };
   while (!(batches.empty() && ...)) {
     std::size_t i = 0;
-    (step(batches, texts[i++]), ...);
+    (step(batches, texts[i++]), ...);  // does nothing for one that is empty
   }
   return texts;
 }
@@ -209,17 +213,16 @@ TextRequest asked(Token first, std::int32_t tokens = 16) {
   request.seed = 3;
   return request;
 }
-/// What a text is alone.
-std::vector<Token> alone(TextRequest request) {
+/// What a text is alone, by a model of this seed.
+std::vector<Token> alone(TextRequest request, std::uint64_t model = 5) {
   request.sink = {}, request.enter = {};
-  Model target(1, 7, 5);
+  Model target(1, 7, model);
   Slots own(target);
   auto batch = own.batch();
   batch.join(std::move(request));
-  std::vector<Token> tokens;
-  while (!batch.empty())
-    for (const TextResult& text : batch.step()) tokens = text.tokens;
-  return tokens;
+  Texts texts;
+  while (!batch.empty()) step(batch, texts);
+  return texts.begin()->second;
 }
 
 }  // namespace
@@ -263,38 +266,54 @@ TEST_CASE("chunks: a text gets tokens while a long prompt is read") {
   TextRequest other = asked(2);
   other.prompt.assign(40, 3);
   beside = 0;
-  const int steps = read_beside(batch, std::move(other));
+  Texts texts;
+  const int steps = read_beside(batch, std::move(other), texts);
   CHECK(steps >= 10);
   CHECK(beside == steps);
+  CHECK(texts.empty());
+  while (!batch.empty()) step(batch, texts);
+  CHECK(texts.at(1) == alone(asked(1, 40)));
+  CHECK(texts.at(2).size() == 16);
+  TextRequest too_long = asked(3);
+  too_long.prompt.assign(500, 3);
+  read_beside(batch, std::move(too_long), texts);
+  CHECK(texts.at(3).empty());
 }
 
-TEST_CASE("cancellation: what was written until then") {
+TEST_CASE("cancellation: what was written until then, and nothing of others is lost") {
   Model target(1, 7, 5);
   Slots own(target);
   auto batch = own.batch();
-  int asked_for = 0;
-  const TextId id = batch.join(asked(1, 40));
-  const std::vector<Token> tokens = written_before(batch, id, [&] { return ++asked_for > 3; });
+  int left = 3;
+  Texts texts;
+  const TextId id = batch.join(asked(1, 40)), next = batch.join(asked(2));
+  write_while(
+      batch, id, [&] { return --left >= 0; }, texts);
   const std::vector<Token> all = alone(asked(1, 40));
-  CHECK(tokens.size() >= 3);
-  CHECK(tokens.size() < all.size());
-  CHECK(std::equal(tokens.begin(), tokens.end(), all.begin()));
-  CHECK(batch.empty());
-  const TextId running = batch.join(asked(1)), waits = batch.join(asked(2));
-  CHECK(written_before(batch, waits, [] { return true; }).empty());
-  CHECK(written_before(batch, running, [] { return false; }) == alone(asked(1)));
+  CHECK(texts.at(id).size() >= 3);
+  CHECK(texts.at(id).size() < all.size());
+  CHECK(std::equal(texts.at(id).begin(), texts.at(id).end(), all.begin()));
+  const TextId waits = batch.join(asked(3));
+  write_while(
+      batch, waits, [] { return false; }, texts);
+  CHECK(texts.at(waits).empty());
+  write_while(
+      batch, next, [] { return true; }, texts);
+  CHECK(texts.at(next) == alone(asked(2)));
 }
 
-TEST_CASE("seeds: samples differ, and are the same again") {
-  Model target(3, 7, 5);
+TEST_CASE("seeds: samples differ, are the same again, and their prompt is read once") {
+  Model target(3, 7, 5, /*chunk*/ 4);
   Slots own(target);
   auto batch = own.batch();
-  const auto texts = samples(batch, asked(1), 5);
-  CHECK(std::count(texts.begin(), texts.end(), texts[0]) < 5);
-  CHECK(samples(batch, asked(1), 5) == texts);
-  TextRequest third = asked(1);
-  third.seed = 42, third.sequence = 3;
-  CHECK(texts[3] == alone(third));
+  TextRequest one = asked(1);
+  one.prompt = {1, 1, 2, 3, 1, 4, 2, 2, 0, 5, 1, 3};
+  const auto texts = samples(batch, one, 3);
+  CHECK(target.forked > 0);
+  CHECK(std::count(texts.begin(), texts.end(), texts[0]) < 3);
+  CHECK(samples(batch, one, 3) == texts);
+  one.seed = 42, one.sequence = 2;
+  CHECK(texts[2] == alone(one));
 }
 
 TEST_CASE("parameters of each text: none has what is banned in it, others do") {
@@ -332,16 +351,19 @@ TEST_CASE("a failing pass: the round is repeated, and the texts are those of a t
     auto batch = own.batch();
     const TextId one = batch.join(asked(1)), other = batch.join(asked(2));
     target.throw_pass = fails;
-    const Texts texts = with_retries(batch, 1);
+    const Texts texts = with_retries(batch, {one, other}, 1);
     CHECK(texts.at(one) == alone(asked(1)));
     CHECK(texts.at(other) == alone(asked(2)));
   }
   Model target(1, 7, 5);
   Slots own(target);
   auto batch = own.batch();
-  batch.join(asked(1));
-  target.throw_pass = 2;
-  CHECK_THROWS_WITH(with_retries(batch, 0), "the pass failed");
+  const TextId id = batch.join(asked(1));
+  target.throw_pass = 4;
+  const std::vector<Token> some = with_retries(batch, {id}, 0).at(id), all = alone(asked(1));
+  CHECK(some.size() >= 3);
+  CHECK(some.size() < all.size());
+  CHECK(std::equal(some.begin(), some.end(), all.begin()));
 }
 
 TEST_CASE("structured output: pairs, and nothing else") {
@@ -392,5 +414,6 @@ TEST_CASE("several models: each batch writes its own texts") {
   for (Token token = 0; token < 3; ++token) others.join(asked(token));
   const std::vector<Texts> texts = write_all(some, others);
   CHECK(texts[0].at(1) == alone(asked(1)));
-  CHECK(texts[1].size() == 3);
+  for (Token token = 0; token < 3; ++token)
+    CHECK(texts[1].at(static_cast<TextId>(token) + 1) == alone(asked(token), 9));
 }

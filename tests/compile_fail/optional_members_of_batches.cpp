@@ -7,6 +7,7 @@
 // expect: a batched model with set_target_state\(\) must make its slots TargetConditioned
 // expect: a batched model that names TargetKeyValues must have set_target_state\(std::int32_t slot
 // expect: a batched model that names TargetFeatures must have set_target_state\(std::int32_t slot
+// expect: the model's change_count is not CountsChanges
 // expect: check_slot_members(<|\(\) .with Slot = )[A-Za-z_:]*<[a-z_:]*B9
 #include <specula/model/batched.hpp>
 #include <specula/specula.hpp>
@@ -73,6 +74,19 @@ struct B9 : Reads {  // without a slot
          , void set_target_state(std::int32_t, const FeaturesView<float>&);)
 };
 
+/// A model of one text, too, as cpu::Decoder is.
+struct Both : Batch {
+  using Batch::append, Batch::capacity, Batch::commit, Batch::extend, Batch::size, Batch::truncate;
+  std::int32_t size() const;
+  std::int32_t capacity() const;
+  void append(Tokens);
+  LogitsView extend(Tokens, Nodes);
+  void commit(Nodes);
+  void truncate(std::int32_t);
+  MEMBER(int, std::uint64_t) change_count() const;
+};
+
+void target_of(Both& model) { TreeVerifier verifier(model, Greedy{}); }
 template <class B>
 void slot_of(B& batch) {
   const SlotOf<B> slot(batch, 0);

@@ -153,6 +153,22 @@ TEST_CASE("texts of the grammar, the same with drafts as without") {
   CHECK(ended > 0);
 }
 
+TEST_CASE("a text that is not the grammar's is an error, end of text included, and the next row is right") {
+  const auto file = pack_model("small");
+  const llama_vocab* const vocab = llama_model_get_vocab(file.get());
+  const auto size = static_cast<std::size_t>(llama_vocab_n_tokens(vocab));
+  const Grammar grammar(vocab, kSums);
+  const std::vector<bool> first = allowed(grammar, {}, size);
+  Token excluded = 0;
+  while (first[static_cast<std::size_t>(excluded)]) ++excluded;
+  std::vector<float> row(size);
+  for (const Token wrong : {excluded, llama_vocab_eos(vocab)}) {
+    CHECK_THROWS_WITH_AS(grammar(List{wrong}, row), doctest::Contains("which the grammar does not allow"),
+                         std::runtime_error);
+    CHECK(allowed(grammar, {}, size) == first);
+  }
+}
+
 TEST_CASE("a grammar that cannot be read, and a vocabulary that is none, are refused") {
   const auto file = pack_model("small");
   const llama_vocab* const vocab = llama_model_get_vocab(file.get());

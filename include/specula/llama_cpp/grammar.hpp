@@ -31,8 +31,9 @@ namespace specula::llama_cpp {
 ///   grammar.begin(prompt.size());  // before each text
 ///
 /// It is a function of the path from `from` on, so it is right for every node of a tree and after every
-/// rollback. What it has parsed is kept by path, in common to all copies, for at most kStates tokens; beyond
-/// that it begins anew. Copies are of one thread.
+/// rollback. What it has parsed is kept by path, in common to all copies: of the longest path and kStates
+/// tokens more, each with a copy of the grammar's rules; beyond that it begins anew. Copies are of one
+/// thread.
 /// **Cost.** Of a row: the states of the path's new tokens, each a copy of the last, then a look at every
 /// token that has a finite logit. **Throws.** Constructor: std::invalid_argument for a grammar that libllama
 /// does not read, and for a vocabulary without texts. A call: std::invalid_argument for a row longer than the
@@ -40,7 +41,7 @@ namespace specula::llama_cpp {
 /// about.
 class Grammar {
  public:
-  static constexpr std::size_t kStates = 1024;  ///< parsed tokens that are kept, at most
+  static constexpr std::size_t kStates = 1024;  ///< parsed tokens that are kept beyond one path
 
   /// The vocabulary must outlive it. `from`: see begin().
   Grammar(const llama_vocab* vocab, const std::string& text, std::size_t from = 0,
@@ -95,9 +96,18 @@ class Grammar {
     std::vector<llama_token_data> candidates;
   };
 
+  /// Throws std::runtime_error unless the token may follow: libllama ends the process for some that must not.
+  static void expect_allowed(llama_sampler* sampler, Token token) {
+    llama_token_data one{token, 0, 0};
+    llama_token_data_array candidates{&one, 1, -1, false};
+    llama_sampler_apply(sampler, &candidates);
+    if (!std::isfinite(one.logit))
+      throw std::runtime_error("llama_cpp::Grammar: the text has token " + std::to_string(token) +
+                               ", which the grammar does not allow there");
+  }
   std::size_t state_of(Tokens text) const {
     std::vector<State>& states = shared_->states;
-    if (states.size() > kStates) {
+    if (states.size() > kStates + text.size()) {
       states.resize(1);
       states[0].next.clear();
     }
@@ -108,11 +118,12 @@ class Grammar {
         at = found->second;
         continue;
       }
+      expect_allowed(states[at].sampler.get(), token);
       Sampler sampler(llama_sampler_clone(states[at].sampler.get()));
       llama_sampler_accept(sampler.get(), token);
-      states[at].next.emplace(token, states.size());
-      at = states.size();
       states.push_back({std::move(sampler), {}});
+      states[at].next.emplace(token, states.size() - 1);
+      at = states.size() - 1;
     }
     return at;
   }

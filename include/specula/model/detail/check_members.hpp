@@ -3,6 +3,8 @@
 // it.
 #pragma once
 
+#include <cstdint>
+
 #include "specula/base/has_member.hpp"
 #include "specula/model/batched_language_model.hpp"
 #include "specula/model/language_model.hpp"
@@ -34,34 +36,69 @@ concept NamesFeatures = requires {
   typename M::TargetFeatures;
 };
 
+/// Whether a member is that of the slots of a model of many texts, which `M` may be as well.
+template <class M>
+consteval bool slots_have_change_count() {
+  return BatchedLanguageModel<M> && requires(const M& c, std::int32_t slot) { c.change_count(slot); };
+}
+template <class M>
+consteval bool slots_have_pass_seconds() {
+  return BatchedLanguageModel<M> && requires(const M& c, std::int32_t slot) { c.pass_seconds(slot); };
+}
+template <class M>
+consteval bool slots_have_key_values() {
+  return BatchedLanguageModel<M> && requires(M & m, std::int32_t slot) { m.key_values(slot); };
+}
+template <class M>
+consteval bool slots_have_features() {
+  return BatchedLanguageModel<M> && requires(M & m, std::int32_t slot) { m.features(slot); };
+}
+template <class M>
+consteval bool slots_take_key_values() {
+  if constexpr (BatchedLanguageModel<M> && NamesKeyValues<M>)
+    return requires(M & m, std::int32_t slot, const typename M::TargetKeyValues& view) {
+      m.set_target_state(slot, view);
+    };
+  return false;
+}
+template <class M>
+consteval bool slots_take_features() {
+  if constexpr (BatchedLanguageModel<M> && NamesFeatures<M>)
+    return requires(M & m, std::int32_t slot, const typename M::TargetFeatures& view) {
+      m.set_target_state(slot, view);
+    };
+  return false;
+}
+
 /// Compiles if each optional member of the LanguageModel `M` satisfies its concept; otherwise a static_assert
 /// names the member. A type may be a LanguageModel and a BatchedLanguageModel: then the member may be the
 /// latter's.
 template <class M>
 consteval bool check_model_members() {
-  static_assert(!has_change_count<M>() || CountsChanges<M> || BatchedLanguageModel<M>,
+  static_assert(!has_change_count<M>() || CountsChanges<M> || slots_have_change_count<M>(),
                 "the model's change_count is not CountsChanges: std::uint64_t change_count() const; of a "
                 "wrapper also a std::optional");
-  static_assert(!has_pass_seconds<M>() || TimesItself<M> || BatchedLanguageModel<M>,
+  static_assert(!has_pass_seconds<M>() || TimesItself<M> || slots_have_pass_seconds<M>(),
                 "the model's pass_seconds is not TimesItself: double pass_seconds() const; of a wrapper also "
                 "a std::optional");
   static_assert(!has_raw_rows<M>() || KeepsRawRows<M>,
                 "the model's raw_rows is not KeepsRawRows: LogitsView raw_rows() const");
   static_assert(!has_set_context<M>() || TakesContext<M>,
                 "the model's set_context is not TakesContext: void set_context(std::int32_t)");
-  static_assert(!has_key_values<M>() || ExposesKeyValues<M> || BatchedLanguageModel<M>,
+  static_assert(!has_key_values<M>() || ExposesKeyValues<M> || slots_have_key_values<M>(),
                 "the model's key_values is not ExposesKeyValues: key_values() returns a view with "
                 "std::int32_t size() const");
-  static_assert(!has_features<M>() || ExposesFeatures<M> || BatchedLanguageModel<M>,
+  static_assert(!has_features<M>() || ExposesFeatures<M> || slots_have_features<M>(),
                 "the model's features is not ExposesFeatures: features() returns a view with std::int32_t "
                 "size() const, std::int32_t width() const, row(std::int32_t) const");
   static_assert(
-      !has_set_target_state<M>() || TargetConditioned<M> || BatchedLanguageModel<M>,
+      !has_set_target_state<M>() || TargetConditioned<M> || slots_take_key_values<M>() ||
+          slots_take_features<M>(),
       "a model with set_target_state() must be TargetConditioned: TargetKeyValues or TargetFeatures, the "
       "view that it takes, Conditioning conditioned_on() const, bool keeps_speculation() const");
-  static_assert(!NamesKeyValues<M> || TakesKeyValues<M> || BatchedLanguageModel<M>,
+  static_assert(!NamesKeyValues<M> || TakesKeyValues<M> || slots_take_key_values<M>(),
                 "a model that names TargetKeyValues must have set_target_state(const TargetKeyValues&)");
-  static_assert(!NamesFeatures<M> || TakesFeatures<M> || BatchedLanguageModel<M>,
+  static_assert(!NamesFeatures<M> || TakesFeatures<M> || slots_take_features<M>(),
                 "a model that names TargetFeatures must have set_target_state(const TargetFeatures&)");
   static_assert((!has_extend_skipping<M>() && !has_attention_similarity<M>()) || SkipsLayers<M>,
                 "a model with extend_skipping or attention_similarity must be SkipsLayers: LogitsView "
