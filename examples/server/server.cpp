@@ -162,9 +162,10 @@ int run(const Options& options) {
   Api api(options.target, models.target.vocab_size(), options.capacity, queue);
   httplib::Server server;
   server.new_task_queue = [most] { return new httplib::ThreadPool(most + 8); };
-  server.set_socket_options([](socket_t socket) {  // by default a second server would share the port
+  socket_t listener = -1;
+  server.set_socket_options([&listener](socket_t socket) {  // by default a second server would share the port
     const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    setsockopt(listener = socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
   server.set_exception_handler([](const auto&, auto& out, std::exception_ptr why) { refuse(out, why); });
   for (const bool chat : {false, true})
@@ -181,6 +182,7 @@ int run(const Options& options) {
   const int port = options.port ? options.port : server.bind_to_any_port(options.host);
   if (port < 0 || (options.port && !server.bind_to_port(options.host, port)))
     throw std::runtime_error("cannot listen at " + options.host + ":" + std::to_string(options.port));
+  listen(listener, SOMAXCONN);  // the library lets five clients wait to be connected
   const Listening listening(server, queue, api, signals);
   std::cout << "http://" << options.host << ':' << port << std::endl;
   write(queue, models);

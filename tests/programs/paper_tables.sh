@@ -43,7 +43,7 @@ if grep '"kept"' "$scratch/json/paper_glide.json"; then echo 'FAILED: a mark is 
 tree=$scratch/tree
 mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root"/{include,CMakeLists.txt,LICENSE} "$tree"
 cp -r "$root"/examples/{cuda,[0-9][0-9]_*.cpp} "$tree/examples"
-(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md "$tree")
+(cd "$root" && cp --parents examples/models/*/MODEL_CARD.md tests/batch/recipes.cpp "$tree")
 rm -f "$tree"/docs/benchmarks/paper_*.json
 export SPECULA_ROOT=$tree SPECULA_INTERVALS=$scratch/intervals
 pages=(python3 "$root/scripts/pages")

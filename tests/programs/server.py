@@ -36,6 +36,7 @@ class Server:
         words = ["--target", target or given.models / "target", "--port", 0, *options]
         words += ["--draft", given.models / "small"] if draft else []
         self.process = subprocess.Popen([given.server, *map(str, words)], stdout=subprocess.PIPE, text=True)
+        self.ends = False
         self.host, self.port = self.process.stdout.readline().strip().removeprefix("http://").split(":")
 
     def call(self, path, body=None):
@@ -90,8 +91,14 @@ class Server:
     def __enter__(self):
         return self
 
+    def end(self):
+        """Once: a second signal does not wait for answers."""
+        if not self.ends:
+            self.process.send_signal(signal.SIGTERM)
+        self.ends = True
+
     def __exit__(self, *error):
-        self.process.send_signal(signal.SIGTERM)
+        self.end()
         code = self.process.wait(60)
         self.process.stdout.close()
         assert code == 0, code
@@ -231,7 +238,7 @@ class Tests(unittest.TestCase):
             texts = [pool.submit(server.call, "/v1/completions", {**LONG, "max_tokens": 4000}) for _ in range(4)]
             while server.metric("texts") < 4:
                 time.sleep(0.01)
-            server.process.send_signal(signal.SIGTERM)
+            server.end()
             cut = 0
             for text in texts:
                 try:

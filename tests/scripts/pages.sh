@@ -58,9 +58,9 @@ notices 'a program that changed'
 grep -q 'takes %d tokens' "$copy/docs/cuda.md"
 sed -i 's/takes %d tokens/gives %d tokens/' "$copy/docs/cuda.md"
 notices 'a program that was changed in the page'
-sed -i 's/Something urgent is written/Something urgent comes/' "$copy/tests/batch/recipes.cpp"
+sed -i 's/Something urgent takes/Something urgent gets/' "$copy/tests/batch/recipes.cpp"
 notices 'a function that changed'
-[ "$(grep -c 'Something urgent comes' "$copy/docs/server.md")" = 1 ]
+[ "$(grep -c 'Something urgent gets' "$copy/docs/server.md")" = 1 ]
 
 # The papers' figures beside ours, and the decision table.
 sed -i 's/"E(speedup)": 1.46/"E(speedup)": 1.56/' "$copy/docs/benchmarks/reported.json"
