@@ -173,7 +173,7 @@ struct Exported {
 
 /// Several targets in a process: a batch each, in turn. Costs are a model's, so a budget is a batch's.
 template <class... Batches>
-std::vector<Texts> write_all(Batches&... batches) {
+std::vector<Texts> write_in_turn(Batches&... batches) {
   (batches.share(BatchBudget()), ...);
   std::vector<Texts> texts(sizeof...(batches));
   while (!(batches.empty() && ...)) {
@@ -412,7 +412,7 @@ TEST_CASE("several models: each batch writes its own texts") {
   auto some = first.batch(), others = second.batch();
   some.join(asked(1));
   for (Token token = 0; token < 3; ++token) others.join(asked(token));
-  const std::vector<Texts> texts = write_all(some, others);
+  const std::vector<Texts> texts = write_in_turn(some, others);
   CHECK(texts[0].at(1) == alone(asked(1)));
   for (Token token = 0; token < 3; ++token)
     CHECK(texts[1].at(static_cast<TextId>(token) + 1) == alone(asked(token), 9));
