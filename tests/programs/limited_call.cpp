@@ -25,7 +25,7 @@ std::string failure(const std::function<std::string()>& work, const CallLimits& 
   return "no error";
 }
 
-volatile int sink = 0;
+volatile unsigned sink = 0;
 
 int without_end(int n) {
   volatile char frame[256] = {};
