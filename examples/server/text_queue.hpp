@@ -22,7 +22,7 @@
 
 #include "text_stream.hpp"
 
-/// No text can join now: the server is full (429) or ends (503).
+/// What a client is told in place of a text, with its status.
 struct Refused : std::runtime_error {
   Refused(int s, const std::string& why) : std::runtime_error(why), status(s) {}
   int status;
