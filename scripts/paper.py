@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs of scripts/paper_tables. A Run is one call of `specula compare`; its JSON is docs/benchmarks/paper_NAME.json."""
 import dataclasses
+import json
 import re
 
 # Development prompts of each file of SEARCHED; runs without a search leave the same ones out, so that no run reports a prompt that
@@ -9,6 +10,21 @@ DEV = 6
 SEARCHED = ("gsm8k", "humaneval")
 FILES = {"gsm8k": "gsm8k/test.jsonl", "humaneval": "humaneval/HumanEval.jsonl", "mt_bench": "mt_bench/question.jsonl",
          "spec_bench": "spec_bench/question.jsonl"}
+LENGTHS = (30, 80, 160, 320, 640, 1200)  # words
+KINDS_OF_LENGTHS = ("summaries of", "chat behind")
+
+
+def prompts_by_length(data, words):
+    """Prompts of two kinds and several lengths: requests for summaries of so many words, and questions that so many words of
+    something else stand before. What differs by the kind is not the length's doing."""
+    lines = [json.loads(line) for line in (data / FILES["spec_bench"]).read_text().splitlines()]
+    articles = [line["turns"][0].partition(":")[2].split() for line in lines if line["category"] == "summarization"]
+    questions = [line["turns"][0] for line in lines if line["category"] in ("writing", "stem", "humanities")][::2]
+
+    def cut(first):
+        return " ".join(sum(articles[first:first + 8], [])[:words])
+    return ([{"category": f"{KINDS_OF_LENGTHS[0]} {words} words", "turns": [f"Summarize: {cut(3 * i)}"]} for i in range(len(questions))] +
+            [{"category": f"{KINDS_OF_LENGTHS[1]} {words} words", "turns": [f"{cut(2 * i + 40)}\n\n{question}"]} for i, question in enumerate(questions)])
 
 
 @dataclasses.dataclass
@@ -136,6 +152,7 @@ PUBLIC_TIMES = {
 }
 
 
+LENGTH_ROWS = {"plain draft": "chain:3@plain", "HASS": "chain:3@hass", "GLIDE": "chain:3@glide", "copies": "chain:3@max-gram"}
 BETTER = ("plain draft, cost-aware", "Max-Gram, cost-aware")  # what their stack is compared with
 
 
@@ -229,6 +246,8 @@ SECTIONS = {
     "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
                             against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
     "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "GLIDE")),
+    "public_lengths": [Run("public_lengths", 15, LENGTH_ROWS, optional=("GLIDE",), prompts=("lengths",), limit=15, repeat=1, tokens=64,
+                           by_category=True, target=SMOLLM2, pack="smollm2")],
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
                  optional=("HASS, EAGLE's static tree", "EAGLE, EAGLE's static tree"),
                  against=tuple(x for x in heads("chain:5") if x.startswith("EAGLE,")),

@@ -3,6 +3,7 @@
 import os
 import re
 
+import paper
 import runs
 from figures import TITLES, Missing, Row, by_formula, columns, folder, load, over_all, kept, pipelines, products, root, rows, source, speedup_over_all, table, with_interval
 
@@ -174,6 +175,14 @@ def public_depths(page):
     chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
     out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
     return table(["accepted at depth 1 to 4", *sets], out)
+
+
+@named(TABLES, "public: lengths")
+def public_lengths(page):
+    """Acceptance by the length of the prompt, in requests of two kinds."""
+    out = [[f"{label}, {kind} N words", *(with_interval(Row("paper_public_lengths", label).of(f"{kind} {n} words").p, "acceptance") for n in paper.LENGTHS)]
+           for label in (row.label for row in rows("paper_public_lengths")) for kind in paper.KINDS_OF_LENGTHS]
+    return table(["acceptance", *(f"N = {n}" for n in paper.LENGTHS)], out) + source("paper_public_lengths", page)
 
 
 @named(TABLES, "smollm2: speedups")

@@ -24,7 +24,9 @@ expect 2 '^usage: ' "${drafts[@]}" --nonsense
 expect 0 ' --name eagle .* --data .*/text ' "${drafts[@]}" --list
 also ' --name hass .* --steps 1600 '
 also '--name plain '
-expect 0 'sample --target .* --minutes 30 ' "${drafts[@]}" --list --hours 0.5 text
+expect 0 'sample --target .* --tokens 5000 ' "${drafts[@]}" --list --tokens 5000 --articles 7 text
+also 'specula run .* --samples 7 '
+also 'specula-train-text corpus .* --style articles='
 [ ! -e "$scratch/made/text" ] || { echo 'FAILED: --list did something'; failed=1; }
 expect 1 "nothing is called 'poems'" "${drafts[@]}" --list poems
 expect 1 'no specula-train in' "$root/scripts/smollm2_drafts" --train "$scratch/nowhere" --out "$scratch/made"

@@ -11,6 +11,8 @@ void TrainingOptions::add_to(CLI::App& command) {
   command.add_option("--share", shares,
                      "NAME=0.4: the share of the rows that a style has; may be repeated; the other styles "
                      "share the rest equally");
+  command.add_option("--learn-prompts", learned_prompts,
+                     "NAME, may be repeated: a style of which the prompts are part of the loss");
   command.add_option("--tokenizer", tokenizer,
                      "tokenizer.model or tokenizer.json, or their folder, if not the one of the tokens");
   command.add_option("--output", output, "Folder for checkpoint.pt and export/")->required();
@@ -46,7 +48,7 @@ void TrainingOptions::add_budget_to(CLI::App& command) {
 void TrainingOptions::add_draft_vocabulary_to(CLI::App& command) {
   command
       .add_option("--draft-vocabulary", draft_vocabulary,
-                  "Predict only the N most frequent tokens of the text, fewer where fewer cover 95% of the "
+                  "Predict only the N most frequent tokens of the text, fewer where fewer cover 98% of the "
                   "held-out text; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -20,6 +20,7 @@ struct TrainingOptions {
   std::string precision = "auto";
   std::filesystem::path data, tokenizer, output, init;
   std::vector<std::string> shares;           // NAME=0.4
+  std::vector<std::string> learned_prompts;  // of these styles prompts are learned, too
   bool init_is_larger = false;               // then other tensors are ignored
   std::set<std::string> init_may_lack = {};  // tensors whose names begin so
   OptimizerOptions optimizer;

@@ -28,7 +28,7 @@ struct DraftVocabulary {
 /// Throws std::invalid_argument for a negative size, or an end outside the vocabulary. Cost: O(tokens).
 DraftVocabulary count_draft_vocabulary(const TokenizedCorpus& corpus, const std::vector<double>& shares,
                                        std::int64_t size, std::span<const Token> ends = {},
-                                       double enough = 0.95);
+                                       double enough = 0.98);
 
 /// These tokens, and their coverage of this text.
 DraftVocabulary measure_draft_vocabulary(const TokenizedCorpus& corpus, const std::vector<double>& shares,
@@ -37,7 +37,7 @@ DraftVocabulary measure_draft_vocabulary(const TokenizedCorpus& corpus, const st
 /// The same of a folder of tokens (token_store.hpp), with equal shares and the stop tokens that files in it
 /// name.
 DraftVocabulary count_draft_vocabulary(const std::filesystem::path& folder, std::int64_t size,
-                                       double enough = 0.95);
+                                       double enough = 0.98);
 
 /// "draft vocabulary of 16384 tokens: 94.2% of the text, 93.1% of the held-out text"; "all tokens" without
 /// one.

@@ -201,10 +201,14 @@ Kind head_kind(const DecoderConfig& config) {
 using specula_examples::fixed;
 
 std::string data_section(const ModelCard& card) {
+  std::string except;
+  for (const auto& name : card.learned_prompts)
+    except += (except.empty() ? ", but for those of " : ", ") + name;
   std::ostringstream out;
   out << "## Data\n\n"
       << (card.answers ? "The target's own text after prompts from these styles; the prompts are not part of "
-                         "the loss.\n\n"
+                         "the loss" +
+                             except + ".\n\n"
                        : "")
       << "| style | share of the rows | documents | tokens in them | held out | text | licence |\n"
       << "|---|---|---|---|---|---|---|\n";

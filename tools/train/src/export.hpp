@@ -26,10 +26,11 @@ struct CardStyle {
 };
 
 struct ModelCard {
-  std::string name = {};    // "target"
-  std::string recipe = {};  // loss, optimizer, batch, context
-  std::string device = {};  // that the last part of it ran on
-  bool answers = false;     // trained on what a target wrote, not on people's text
+  std::string name = {};                          // "target"
+  std::string recipe = {};                        // loss, optimizer, batch, context
+  std::string device = {};                        // that the last part of it ran on
+  bool answers = false;                           // trained on what a target wrote, not on people's text
+  std::vector<std::string> learned_prompts = {};  // names of styles
   std::vector<CardStyle> styles = {};
   Progress progress = {};
 };

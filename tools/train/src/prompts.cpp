@@ -43,7 +43,7 @@ std::vector<Piece> cut_prompts(const std::vector<bool>& line_starts, const Promp
   for (std::size_t begin = begins_anywhere ? next_start(random() % std::min(sizes.longest, size / 2 + 1)) : 0;
        begin < size;) {
     const auto drawn = sizes.shortest + random() % (sizes.longest - sizes.shortest + 1);
-    const auto length = std::min(drawn, (size - begin) / 2);
+    const auto length = std::min(drawn, (size - begin) / (sizes.whole ? 1 : 2));
     if (length < sizes.shortest) break;
     pieces.push_back({begin, begin + length});
     begin = next_start(begin + length + sizes.continuation);

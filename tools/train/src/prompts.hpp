@@ -18,6 +18,7 @@ namespace specula_train {
 struct PromptSizes {
   std::size_t shortest = 32, longest = 320;
   std::size_t continuation = 160;  // tokens for the target to generate
+  bool whole = false;              // a piece may be all that is left of its document
 
   /// Throws std::invalid_argument unless 1 <= shortest <= longest and continuation >= 1.
   void check() const;
@@ -38,7 +39,8 @@ struct Piece {
 /// Pieces of a document of `size` tokens that are prompts: the first from its beginning, each further one
 /// from the line that starts after the piece before it and its continuation, or where no line starts within
 /// sizes.longest tokens, right there. Lengths are drawn between the shortest and the longest, but a piece is
-/// at most half of what is left of the document, so that there was something to go on with. `line_starts`:
+/// at most half of what is left of the document, so that there was something to go on with, unless it may be
+/// `whole`. `line_starts`:
 /// for each token, whether a line begins with it. With `begins_anywhere` the first piece begins somewhere in
 /// the first half, and the first sizes.longest tokens: other prompts from the same document.
 std::vector<Piece> cut_prompts(const std::vector<bool>& line_starts, const PromptSizes& sizes,

@@ -2,6 +2,7 @@
 // `specula-train-text prompts`: what a target is to go on with; `unlike`: its texts without those that share
 // something with an evaluation's prompts.
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -77,11 +78,20 @@ struct Chats {
   }
 };
 
+std::size_t read_count(const char* option, const std::string& text) {
+  std::size_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
+    throw std::invalid_argument(std::string(option) + " " + text +
+                                ": expected a number of tokens, or NAME=N");
+  return count;
+}
+
 struct PromptsCommand {
   fs::path data, target, output;
-  std::vector<std::string> asks;
+  std::vector<std::string> asks, longest;
   std::string system;
-  PromptSizes sizes{.shortest = 32, .longest = 256, .continuation = 0};
+  PromptSizes sizes{.shortest = 32, .longest = 256, .continuation = 1, .whole = false};
   std::size_t limit = 0;
   bool raw = false;
 
@@ -103,8 +113,9 @@ struct PromptsCommand {
     command->add_flag("--raw", raw, "Without the model's chat template");
     command->add_option("--shortest-prompt", sizes.shortest, "Smallest number of tokens of a piece of text")
         ->capture_default_str();
-    command->add_option("--longest-prompt", sizes.longest, "Largest number of tokens of a piece of text")
-        ->capture_default_str();
+    command->add_option(
+        "--longest-prompt", longest,
+        "Largest number of tokens of a piece of text (256); NAME=N, may be repeated: of this style's");
     command->add_option("--limit", limit, "Largest number of prompts of a style; 0: all");
     command->callback([self] { self->run(); });
   }
@@ -134,25 +145,42 @@ struct PromptsCommand {
         throw std::invalid_argument("--ask " + ask + ": {} is missing, the place of the text");
       questions[name].push_back(std::move(text));
     }
+    auto usual = sizes;
+    std::map<std::string, std::size_t> longest_of;
+    for (const auto& option : longest) {
+      const auto equals = option.find('=');
+      const bool of_all = equals == option.npos;
+      (of_all ? usual.longest : longest_of[option.substr(0, equals)]) =
+          read_count("--longest-prompt", of_all ? option : option.substr(equals + 1));
+    }
     auto corpus = no_documents(tokenizer);
     std::mt19937_64 random(1);
     for (const auto& style : data.empty() ? std::vector<Style>{} : read_corpus(data)) {
       const auto asked = questions.find(style.name);
-      auto prompts = make(style, tokenizer, chats,
-                          asked == questions.end() ? std::vector<std::string>{} : asked->second, random);
+      auto of_style = usual;
+      of_style.whole = asked != questions.end();  // a question may hold all of a document
+      if (const auto own = longest_of.extract(style.name)) of_style.longest = own.mapped();
+      of_style.check();
+      auto prompts =
+          make(style, tokenizer, chats, asked == questions.end() ? std::vector<std::string>{} : asked->second,
+               of_style, random);
       if (asked != questions.end()) questions.erase(asked);
       std::shuffle(prompts.begin(), prompts.end(), random);
       if (limit > 0 && prompts.size() > limit) prompts.resize(limit);
       std::printf("%s: %zu prompts, %zu tokens\n", style.name.c_str(), prompts.size(), count_tokens(prompts));
       if (prompts.empty())
         throw std::runtime_error("style '" + style.name + "': no document is long enough for a prompt of " +
-                                 std::to_string(sizes.shortest) +
-                                 " tokens, half a document at most; lower --shortest-prompt");
+                                 std::to_string(sizes.shortest) + " tokens" +
+                                 (of_style.whole ? "" : ", half a document at most") +
+                                 "; lower --shortest-prompt");
       corpus.styles.push_back(
           {.name = style.name, .train = std::move(prompts), .heldout = {}, .info = style.info});
     }
     if (!questions.empty())
       throw std::invalid_argument("--ask " + questions.begin()->first + ": no style of this name");
+    if (!longest_of.empty())
+      throw std::invalid_argument("--longest-prompt " + longest_of.begin()->first +
+                                  ": no style of this name");
     write_tokens(corpus, output);
     specula_examples::copy_tokenizer(target, output);
     write_chat_frame(chats ? chats->frame() : ChatFrame{.ends = tokenizer.ends()}, output);
@@ -160,7 +188,7 @@ struct PromptsCommand {
 
   std::vector<Document> make(const Style& style, const Tokenizer& tokenizer,
                              const std::optional<Chats>& chats, const std::vector<std::string>& questions,
-                             std::mt19937_64& random) const {
+                             const PromptSizes& of_style, std::mt19937_64& random) const {
     std::vector<Document> prompts;
     const auto ask = [&](const std::string& text) {
       auto question = questions[prompts.size() % questions.size()];
@@ -183,7 +211,7 @@ struct PromptsCommand {
       std::vector<bool> starts;
       for (std::size_t i = begin; i < tokens.size(); ++i)
         starts.push_back(i == begin || tokenizer.bytes(tokens[i - 1]).find('\n') != std::string::npos);
-      for (const auto piece : cut_prompts(starts, sizes, /*begins_anywhere=*/false, random)) {
+      for (const auto piece : cut_prompts(starts, of_style, /*begins_anywhere=*/false, random)) {
         const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
         const Document cut(first + static_cast<std::ptrdiff_t>(piece.begin),
                            first + static_cast<std::ptrdiff_t>(piece.end));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "session.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <limits>
@@ -38,9 +39,13 @@ Session::Session(const TrainingOptions& options)
       std::fprintf(stderr, "warning: %s: the held-out text fills no row of %lld tokens; it has no figures\n",
                    style.name.c_str(), static_cast<long long>(options_.loop.context + 1));
     }
+    if (std::ranges::count(options.learned_prompts, style.name) > 0) style.given.clear();
     has_given_ = has_given_ || !style.given.empty();
     mark_given(style);
   }
+  for (const auto& name : options.learned_prompts)
+    if (std::ranges::find(corpus_.styles, name, &TokenizedStyle::name) == corpus_.styles.end())
+      throw std::invalid_argument("--learn-prompts " + name + ": no style of this name");
   torch::manual_seed(options.seed);
 }
 
@@ -98,6 +103,7 @@ ModelCard Session::card(const std::string& name, const std::string& loss, const 
                  .recipe = options_.recipe(loss),
                  .device = describe_machine(device_, dtype_),
                  .answers = has_given_,
+                 .learned_prompts = options_.learned_prompts,
                  .styles = {},
                  .progress = progress};
   for (std::size_t i = 0; i < corpus_.styles.size(); ++i) {

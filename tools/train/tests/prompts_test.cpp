@@ -78,6 +78,22 @@ TEST_CASE("a short document gives half of its tokens, a shorter one no prompt") 
   CHECK(st::cut_prompts({}, kSizes, true, random).empty());
 }
 
+TEST_CASE("a piece may be all that is left") {
+  std::mt19937_64 random(1);
+  auto sizes = kSizes;
+  sizes.whole = true;
+  std::size_t longest = 0;
+  for (int i = 0; i < 50; ++i) {
+    const auto pieces = st::cut_prompts(lines(12, 0), sizes, false, random);
+    REQUIRE(pieces.size() == 1);
+    CHECK(pieces[0].end <= 12);
+    longest = std::max(longest, pieces[0].end);
+  }
+  CHECK(longest == 12);
+  CHECK(st::cut_prompts(lines(4, 0), sizes, false, random).size() == 1);
+  CHECK(st::cut_prompts(lines(3, 0), sizes, false, random).empty());
+}
+
 TEST_CASE("with begins_anywhere, prompts start at other places") {
   std::mt19937_64 random(1);
   std::set<std::size_t> begins;
