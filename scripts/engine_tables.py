@@ -68,7 +68,7 @@ def blocks_texts(page):
     for x in found:
         plain, own = x["pipelines"][0], x["pipelines"][-1]
         out.append([SETS[x["isa"]], SETTINGS[x["inputs"]], f"{x['temperature']:g}", f"{own['identical_to_autoregressive']} of {own['prompts']}", f"{own['mat']:.2f}",
-                    *(f"{sum(n for n, _ in p['by_prompt']) / sum(s for _, s in p['by_prompt']):.0f}" for p in (plain, own)), speedup_over_all((plain, own))])
+                    *(f"{sum(x[0] for x in p['by_prompt']) / sum(x[1] for x in p['by_prompt']):.0f}" for p in (plain, own)), speedup_over_all((plain, own))])
     of = found[0]["pipelines"]
     return table(["instructions", "inputs", "temperature", "same text", "MAT", "plain decoding, tokens/s", "with drafts, tokens/s", "speedup"], out) + ["", defined({"pipelines": of})] + blocks_source(
         page, data, f"SmolLM2-135M-Instruct, Q4_1, `{of[-1]['name']}` with [its drafts]({os.path.relpath(root / 'examples/smollm2/README.md', (root / page).parent)}); "

@@ -73,13 +73,13 @@ def spent(p):
 def over_all(pairs):
     """Speedup over all prompts together, of (plain decoding's row, a row) for each set of prompts: plain decoding's time per token over
     the row's, each weighted by the tokens that it wrote. With its 95% interval, from 10,000 resamplings of the prompts, if the rows have
-    `by_prompt`, the [new tokens, seconds] of each prompt; else (ratio, None, None)."""
+    `by_prompt`, the [new tokens, seconds, ...] of each prompt; else (ratio, None, None)."""
     def ratio(tokens, seconds, own_tokens, own_seconds):
         return seconds / tokens * own_tokens / own_seconds
 
     if not all("by_prompt" in p for pair in pairs for p in pair):
         return ratio(*map(sum, zip(*(spent(plain) + spent(own) for plain, own in pairs)))), None, None
-    prompts = [(*a, *b) for plain, own in pairs for a, b in zip(plain["by_prompt"], own["by_prompt"], strict=True)]
+    prompts = [(*a[:2], *b[:2]) for plain, own in pairs for a, b in zip(plain["by_prompt"], own["by_prompt"], strict=True)]
     key = hashlib.sha256(json.dumps(prompts).encode()).hexdigest()
     if key not in known_intervals:
         draw = random.Random(1)

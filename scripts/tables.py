@@ -122,11 +122,14 @@ def together(sets, label):
     return speedup_over_all(*((row.plain, row.p) for row in found))
 
 
+DEFINED = "plain decoding's time per token over the pipeline's, all prompts of a column together"
+DEFINED_TIMED = DEFINED + " [95%: 10,000 resamplings of the prompts]."
+
+
 def defined(data):
     """What "speedup" is in a table of `over_all`."""
     timed = "by_prompt" in data["pipelines"][0]
-    return ("Speedup: plain decoding's time per token over the pipeline's, all prompts of a column together " +
-            ("[95%: 10,000 resamplings of the prompts]." if timed else "(no intervals: these runs kept no times of single prompts)."))
+    return "Speedup: " + (DEFINED_TIMED if timed else DEFINED + " (no intervals: these runs kept no times of single prompts).")
 
 
 @named(CLAIMS, ("public: kept", "public"), ("public: avx2: kept", "public_avx2"))
@@ -175,6 +178,38 @@ def public_depths(page):
     chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
     out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
     return table(["accepted at depth 1 to 4", *sets], out)
+
+
+def waiting(p, seconds):
+    """A row as it would be if each pass of the target took so much longer."""
+    return {"by_prompt": [[tokens, spent + passes * seconds] for tokens, spent, passes in p["by_prompt"]]}
+
+
+FAR = (0, 0.04, 1)  # seconds
+
+
+@named(TABLES, "far")
+def far(page):
+    """Speedups where each pass waits, and of the best chain of the same draft by time, on the same prompts."""
+    shown, plain = rows("paper_far"), load("paper_far")["pipelines"][0]
+    chains = {}
+    for row in shown:
+        draft, _, shape = row.label.partition(", ")
+        if shape.startswith("chain"):
+            chains.setdefault(draft, []).append(row)
+    best = {(draft, s): max(of, key=lambda row: over_all([(waiting(plain, s), waiting(row.p, s))])[0]) for draft, of in chains.items() for s in FAR}
+    out = []
+    for row in shown:
+        draft, _, shape = row.label.partition(", ")
+        picks = [best.get((draft, s)) for s in FAR]
+        if shape.startswith("chain") and row not in picks:
+            continue
+        at = [speedup_over_all((waiting(plain, s), waiting(row.p, s))) for s in FAR]
+        of = picks[-1]
+        out.append([row.label, row["MAT"], *at, speedup_over_all((waiting(of.p, FAR[-1]), waiting(row.p, FAR[-1]))) if of and of is not row else ""])
+    heads = [f"a pass waits {s * 1e3:g} ms" if s else "no wait" for s in FAR]
+    return table(["draft and shape", "MAT", *heads, f"over the draft's best chain, {FAR[-1]:g} s"], out) + [
+        "", f"Each pass of the target is counted with its time and the wait; {DEFINED_TIMED}"] + source("paper_far", page)
 
 
 @named(TABLES, "public: lengths")
@@ -468,6 +503,20 @@ def several_machines(page, file):
     return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + [
         "", f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; "
             f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
+
+
+@named(TABLES, "several machines: shapes")
+def several_machines_shapes(page):
+    """Over real links: speedups over plain decoding and over the fastest chain, on the same prompts."""
+    data = load("rpc_far")
+    plain, *own = data["delays"][0]["pipelines"]
+    best = max((p for p in own if p["name"].startswith("chain:")), key=lambda p: over_all([(plain, p)])[0])
+    out = [[f"`{p['name']}`", f"{p['mat']:.2f}", speedup_over_all((plain, p)), speedup_over_all((best, p)) if p is not best else "",
+            f"{p['identical_to_autoregressive']} of {data['prompts']}"] for p in own]
+    link = os.path.relpath(folder / "rpc_far.json", (root / page).parent)
+    return table(["pipeline", "MAT", "speedup", f"over `{best['name']}`", "same text"], out) + [
+        "", f"{data['delays'][0]['one_way_milliseconds']:g} ms each way, {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, "
+            f"one thread each. Speedup: {DEFINED_TIMED} Commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
 
 
 @named(TABLES, "known faults")

@@ -43,7 +43,8 @@ nlohmann::ordered_json to_json(const Figures& f) {
                          confidences = nlohmann::ordered_json::array(),
                          prompts = nlohmann::ordered_json::array();
   for (std::size_t p = 0; p < f.terms.time.over.size(); ++p)
-    prompts.push_back({static_cast<std::int64_t>(f.terms.time.over[p]), f.terms.time.under[p]});
+    prompts.push_back({static_cast<std::int64_t>(f.terms.time.over[p]), f.terms.time.under[p],
+                       static_cast<std::int64_t>(f.terms.mat.under[p])});
   for (const auto& share : f.acceptance_by_depth)
     depths.push_back(share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json());
   for (std::size_t r = 0; r < f.by_context.size(); ++r)
