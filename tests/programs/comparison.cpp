@@ -321,7 +321,7 @@ TEST_CASE("intervals contain the figures, and comparisons of pipelines are paire
 
   const auto json = to_json(all, {});
   CHECK(json["pipelines"][1]["intervals"]["speedup"].size() == 2);
-  CHECK(json["pipelines"][1]["by_prompt"].dump() == "[[20,1.9],[20,1.0],[20,0.5]]");
+  CHECK(json["pipelines"][1]["by_prompt"].dump() == "[[20,1.9,18],[20,1.0,10],[20,0.5,5]]");
   CHECK(json["pipelines"][1]["swi_by_costs"]["paper"]["value"] == doctest::Approx(60.0 / 66));
   CHECK(json["pipelines"][1]["swi_by_costs"]["other"].is_null());
   const std::string shown = to_table(all);

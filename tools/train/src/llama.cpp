@@ -405,6 +405,28 @@ TextCache LlamaImpl::text_cache(std::int64_t texts, std::int64_t capacity, torch
   return cache;
 }
 
+void LlamaImpl::begin_text(const Tensor& tokens, std::int64_t place, TextCache& cache,
+                           torch::ScalarType dtype) {
+  torch::NoGradGuard no_grad;
+  constexpr auto kBlock = TextCache::kBlock;
+  const auto n = tokens.size(0), blocks = (n + kBlock - 1) / kBlock;
+  if (n > cache.layers.front().v.size(2))
+    throw std::invalid_argument("a text begins with " + std::to_string(n) + " tokens, the cache has " +
+                                std::to_string(cache.layers.front().v.size(2)));
+  auto x = input_(tokens.unsqueeze(0), dtype);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto inputs = layers_[i]->inputs(x, {cosine_, sine_}, dtype);
+    const auto padded = torch::constant_pad_nd(inputs.keys.k, {0, 0, 0, blocks * kBlock - n});
+    cache.layers[i]
+        .k.select(1, place)
+        .narrow(1, 0, blocks)
+        .copy_(padded.view({padded.size(0), blocks, kBlock, padded.size(2)}).transpose(2, 3));
+    cache.layers[i].v.select(1, place).narrow(1, 0, n).copy_(inputs.keys.v);
+    if (i + 1 < layers_.size()) x = layers_[i]->forward(x, inputs, dtype);
+  }
+  cache.lengths.data_ptr<std::int64_t>()[place] = n;
+}
+
 Tensor LlamaImpl::go_on(const Tensor& tokens, TextCache& cache, torch::ScalarType dtype) {
   torch::NoGradGuard no_grad;
   if (cache.lengths.max().item<std::int64_t>() >= cache.layers.front().v.size(2))

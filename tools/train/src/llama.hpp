@@ -223,6 +223,10 @@ class LlamaImpl : public torch::nn::Module {
   /// device: texts * capacity * 2 * layers * kv_heads * head_dim numbers of this dtype.
   TextCache text_cache(std::int64_t texts, std::int64_t capacity, torch::ScalarType dtype) const;
 
+  /// Without gradients: puts these tokens (n) into a place of the cache, instead of what was there. Throws
+  /// std::invalid_argument if they do not fit.
+  void begin_text(const torch::Tensor& tokens, std::int64_t place, TextCache& cache, torch::ScalarType dtype);
+
   /// Without gradients: adds one token to each text, tokens (texts) int64 -> the features that predict the
   /// next one, (texts, hidden). Throws std::invalid_argument if a text is as long as the cache.
   torch::Tensor go_on(const torch::Tensor& tokens, TextCache& cache, torch::ScalarType dtype);

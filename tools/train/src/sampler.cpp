@@ -90,6 +90,11 @@ void sample_texts(Llama& model, torch::ScalarType dtype, const SamplerOptions& o
           place = std::make_unique<Growing>();
           place->plan = std::move(*plan);
           place->text = place->plan.begin;
+          if (const auto before = place->text.size() - 1; before > 0) {
+            std::vector<std::int64_t> begin(place->text.begin(), place->text.end() - 1);
+            model->begin_text(torch::tensor(begin).to(device), static_cast<std::int64_t>(i), cache, dtype);
+            place->read = before;
+          }
         } else {
           more = false;
         }

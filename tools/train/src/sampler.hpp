@@ -34,7 +34,7 @@ struct SamplerOptions {
   std::uint64_t seed = 1;
 };
 
-/// Samples texts, each a token a pass: prompts pass by as what is generated does. The draws of a text are
+/// Samples texts, each a token a pass; what a text begins with is read at once. The draws of a text are
 /// functions of the seed, its number and the position, so that it does not depend on what else is in its
 /// passes, but for the rounding of products.
 ///
@@ -43,7 +43,8 @@ struct SamplerOptions {
 /// pass, are dropped. Throws std::invalid_argument for a text that begins with nothing or has no room to go
 /// on.
 ///
-/// Cost: a pass over the model's matrices for each token of `texts` texts; a cache of Llama::text_cache().
+/// Cost: a pass over the model's matrices for each beginning, and for each token of `texts` texts; a cache of
+/// Llama::text_cache().
 void sample_texts(Llama& model, torch::ScalarType dtype, const SamplerOptions& options,
                   const std::function<std::optional<TextPlan>()>& plans,
                   const std::function<void(const TextPlan& plan, Document text)>& done,

@@ -80,6 +80,15 @@ TEST_CASE("features of texts that grow together are those of whole rows") {
         ++place;
       }
     }
+    // The same after beginnings that are read at once.
+    for (const std::int64_t begun : {1, 64, 100, 139}) {
+      auto cached = model->text_cache(5, 141, torch::kFloat32);
+      for (std::int64_t b = 0; b < 5; ++b)
+        model->begin_text(rows[b].narrow(0, 0, begun), b, cached, torch::kFloat32);
+      CAPTURE(begun);
+      CHECK(torch::allclose(model->go_on(rows.select(1, begun), cached, torch::kFloat32),
+                            whole.select(1, begun), 1e-3, 1e-4));
+    }
     // The same in ATen, as on other devices.
     auto other = model->text_cache(5, 141, torch::kFloat32);
     for (std::int64_t t = 0; t < 130; ++t) {
@@ -98,6 +107,8 @@ TEST_CASE("a text that is as long as the cache is refused") {
   auto cache = model->text_cache(2, 64, torch::kFloat32);
   for (int t = 0; t < 64; ++t) model->go_on(torch::zeros({2}, torch::kInt64), cache, torch::kFloat32);
   CHECK_THROWS_AS(model->go_on(torch::zeros({2}, torch::kInt64), cache, torch::kFloat32),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(model->begin_text(torch::zeros({65}, torch::kInt64), 0, cache, torch::kFloat32),
                   std::invalid_argument);
   CHECK_THROWS_AS(model->text_cache(2, st::kMaxPositions + 1, torch::kFloat32), std::invalid_argument);
 }
