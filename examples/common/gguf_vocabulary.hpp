@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The vocabulary of a GGUF file, and its tokenizer.
+// The vocabulary of a GGUF file, and what libllama takes its tokens for.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <specula/base/rows.hpp>
-#include <specula/files/json.hpp>
-
-#include "tokenizer.hpp"
+#include <specula/files/gguf.hpp>
 
 namespace specula_examples {
 
@@ -31,21 +32,34 @@ struct GgufVocabulary {
   std::optional<bool> adds_begin = {};          // add_bos_token
   std::optional<bool> adds_space = {};          // add_space_prefix, of "llama"
   bool adds_end = false;                        // add_eos_token
+  std::vector<std::string> notes = {};          // each of a key that was read otherwise than the file says
 };
 
-/// The same tokens as libllama gives, and as Hugging Face's `tokenizers` gives for the model's own
-/// tokenizer.json. Where the two differ it is as the latter: "qwen2" composes characters (NFC), and added
-/// tokens are found from left to right. Control tokens never come from the text of a prompt. Texts end at
-/// `end`, `other_ends` and the control tokens whose texts libllama knows as ends, say <|im_end|>. `source`
-/// names the file in messages. Throws std::runtime_error naming file and key for what is wrong, and for a
-/// `model` or `pre` that is not read.
-Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary, const std::string& source);
+/// A number that is none of the file's tokens, as 4294967295 for "none", counts as absent, with a note.
+/// Throws std::runtime_error naming file and key for a key that is missing or of another type.
+GgufVocabulary read_gguf_vocabulary(const specula::files::Gguf& file);
 
-/// Whether libllama stops at a token for its text, whatever the keys say.
-bool ends_by_text(const GgufVocabulary& vocabulary, specula::Token token);
+/// What libllama takes the tokens of a vocabulary for.
+struct GgufRoles {
+  std::vector<std::int32_t> types = {};      // (vocab_size)
+  std::optional<specula::Token> begin = {};  // of a text
+  std::optional<specula::Token> end = {};    // of a document
+  std::vector<specula::Token> ends = {};     // each ends a text; ascending
+  std::vector<std::string> notes = {};  // the vocabulary's, and what the file's types and keys say otherwise
+};
 
-/// What the tokenizer.json of such a vocabulary holds. It cannot say that tokens have the same score: of
-/// those, pairs merge in another order in `tokenizers`. Throws likewise.
-specula::files::Json tokenizer_json(const GgufVocabulary& vocabulary, const std::string& source);
+/// By the keys, and by texts: whatever its type, <|im_end|> ends a text and is a control token.
+/// docs/measuring.md has the table (llama.cpp, src/llama-vocab.cpp).
+GgufRoles gguf_roles(const GgufVocabulary& vocabulary);
+
+/// Whether libllama ends texts at a token of this text, whatever the keys say.
+bool ends_by_text(std::string_view token);
+
+/// Whether a file begins as GGUF files do; false if it cannot be read.
+inline bool begins_as_gguf(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  char begin[4] = {};
+  return in.read(begin, sizeof begin) && std::string_view(begin, sizeof begin) == "GGUF";
+}
 
 }  // namespace specula_examples

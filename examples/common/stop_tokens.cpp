@@ -10,6 +10,7 @@
 #include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
+#include "gguf_vocabulary.hpp"
 
 namespace specula_examples {
 
@@ -17,14 +18,8 @@ std::vector<specula::Token> read_stop_tokens(const std::filesystem::path& model)
   std::set<specula::Token> out;
   if (specula::files::is_gguf(model)) {
     const auto file = specula::files::Gguf::open(model);
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
-      const auto token = file.integer(key);
-      if (!token) continue;
-      if (*token < 0 || *token > std::numeric_limits<specula::Token>::max())
-        file.fail_key(key, std::to_string(*token) + ", expected the number of a token");
-      out.insert(static_cast<specula::Token>(*token));
-    }
-    return {out.begin(), out.end()};
+    if (!file.text("tokenizer.ggml.model")) return {};
+    return gguf_roles(read_gguf_vocabulary(file)).ends;
   }
   std::int32_t vocab = std::numeric_limits<std::int32_t>::max();
   for (const char* name : {"config.json", "generation_config.json"}) {

@@ -10,7 +10,7 @@
 namespace specula_examples {
 
 /// The stop tokens of a folder's config.json and generation_config.json (`eos_token_id`), or of a GGUF file
-/// (`eos_token_id`, `eot_token_id`), ascending; none without such keys. Throws std::runtime_error naming file
+/// (gguf_roles()), ascending; none without such keys. Throws std::runtime_error naming file
 /// and key for what is of another type than it should be, and for a token that the model of this config.json
 /// does not have.
 std::vector<specula::Token> read_stop_tokens(const std::filesystem::path& model);

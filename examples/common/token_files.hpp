@@ -34,6 +34,7 @@ struct TokenFiles {
   std::vector<NamedToken> stop_texts;    // each ends a text
   std::vector<specula::Token> stop_tokens;  // likewise
   std::vector<AddedToken> added;            // of tokenizer_config.json, else of added_tokens.json
+  std::vector<std::string> notes;           // of what was read otherwise than a file says
 };
 
 /// Throws std::runtime_error naming file and key for what is of another type than it should be, and for what

@@ -10,7 +10,7 @@
 #include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
-#include "read_gguf_vocabulary.hpp"
+#include "gguf_vocabulary.hpp"
 
 namespace specula_examples {
 namespace {

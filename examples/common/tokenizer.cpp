@@ -13,7 +13,7 @@
 
 #include "added_tokens.hpp"
 #include "files.hpp"
-#include "read_gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 #include "text_stream.hpp"
 #include "token_files.hpp"
 #include "tokenizer_json.hpp"
@@ -225,6 +225,7 @@ void name_roles(const TokenFiles& files, const std::string& source, Tokenizer::P
     out.begin = kNoToken;
   out.adds_begin = files.adds_begin.value_or(out.adds_begin) && out.begin != kNoToken;
   out.ends = files.stop_tokens;
+  out.notes = files.notes;
   if (out.end != kNoToken) out.ends.push_back(out.end);
   for (const NamedToken& named : files.stop_texts) out.ends.push_back(token_of(named));
   if (out.ends.empty())

@@ -27,6 +27,7 @@ class Tokenizer {
     specula::Token begin = specula::kNoToken, end = specula::kNoToken;
     bool adds_begin = true;            // in front of every text
     std::vector<specula::Token> ends;  // each ends a text; `end` among them
+    std::vector<std::string> notes;    // for a user, of what was read otherwise than the file says
     Encode encode;
   };
 
@@ -41,6 +42,8 @@ class Tokenizer {
   specula::Token end() const { return parts_.end; }  // ends a document: </s>
   /// Every token that ends a text, ascending: `end`, and those that the files beside the tokenizer name.
   const std::vector<specula::Token>& ends() const { return parts_.ends; }
+  /// What a user should know of the file: what was read otherwise than it says. Empty where all is well.
+  const std::vector<std::string>& notes() const { return parts_.notes; }
   /// Whether encode() begins with begin().
   bool adds_begin() const { return parts_.adds_begin; }
 

@@ -10,7 +10,7 @@ find_library(UTF8PROC_LIBRARY utf8proc)
 
 set(specula_tokenizers_folder ${CMAKE_CURRENT_LIST_DIR})
 function(specula_add_tokenizers target)
-  foreach(name added_tokens gguf_vocabulary normalizer pair_encoding pre_tokenizer read_gguf_vocabulary stop_tokens text_pattern token_files tokenizer tokenizer_json)
+  foreach(name added_tokens gguf_tokenizer gguf_vocabulary normalizer pair_encoding pre_tokenizer stop_tokens text_pattern token_files tokenizer tokenizer_json)
     target_sources(${target} PRIVATE ${specula_tokenizers_folder}/${name}.cpp)
   endforeach()
   target_include_directories(${target} SYSTEM PRIVATE ${SENTENCEPIECE_INCLUDE_DIR})

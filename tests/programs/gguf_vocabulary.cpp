@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Vocabularies of GGUF files: the tokens of the models' own tokenizers, compared with `tokenizers` and
 // SentencePiece.
-#include "gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -145,20 +145,23 @@ TEST_CASE("scores: the merge with the best result first, the leftmost of equal o
   CHECK(make_gguf_tokenizer(vocabulary, "m.gguf").bytes(14) == "<t>");
 }
 
-TEST_CASE("what ends a text: the keys, and control tokens that libllama knows by their texts") {
+TEST_CASE("what ends a text: the keys, and tokens that libllama knows by their texts, whatever their types") {
   const auto ends = [](auto change) {
-    GgufVocabulary vocabulary = from_pieces({"a", "<|im_end|>", "b", "<|eot_id|>"});  // 7 to 10
+    GgufVocabulary vocabulary = from_pieces({"a", "<|im_end|>", "b", "<turn>"});  // 7 to 10
     change(vocabulary);
     return make_gguf_tokenizer(vocabulary, "m.gguf").ends();
   };
-  CHECK(ends([](GgufVocabulary&) {}) == Tokens{2});
+  CHECK(ends([](GgufVocabulary&) {}) == Tokens{2, 8});
+  CHECK(ends([](GgufVocabulary& v) { v.tokens[8] = "c"; }) == Tokens{2});
   CHECK(ends([](GgufVocabulary& v) { v.types[8] = GgufVocabulary::control; }) == Tokens{2, 8});
   CHECK(ends([](GgufVocabulary& v) { v.types[8] = GgufVocabulary::user_defined; }) == Tokens{2, 8});
-  CHECK(ends([](GgufVocabulary& v) { v.other_ends = {9, 10}; }) == Tokens{2, 9, 10});
-  CHECK(ends([](GgufVocabulary& v) { v.end = 7; }) == Tokens{2, 7});
+  CHECK(ends([](GgufVocabulary& v) { v.other_ends = {9, 10}; }) == Tokens{2, 8, 9, 10});
+  CHECK(ends([](GgufVocabulary& v) { v.end = 7; }) == Tokens{2, 7, 8});
   GgufVocabulary none = from_pieces({"a"});
   none.end.reset();
   none.tokens[2] = "<end>";
+  CHECK(make_gguf_tokenizer(none, "m.gguf").ends() == Tokens{2});  // a control token where SentencePiece has its end
+  none.types[2] = GgufVocabulary::normal;
   CHECK(complaint(none) ==
         "m.gguf: neither it nor a file beside it names a token that ends a text: name it as eos_token in "
         "tokenizer_config.json, or in a GGUF file as tokenizer.ggml.eos_token_id");

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 #include "pre_tokenizer.hpp"
 
 using namespace specula_examples;

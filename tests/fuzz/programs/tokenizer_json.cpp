@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "fuzz_seeds.hpp"
-#include "gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <specula/files/json_fields.hpp>
 
 #include "files.hpp"
-#include "read_gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 #include "token_files.hpp"
 #include "tokenizer.hpp"
 

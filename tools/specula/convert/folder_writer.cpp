@@ -18,7 +18,7 @@
 #include "files.hpp"
 #include "ggml_expand.hpp"
 #include "gguf_rounding.hpp"
-#include "read_gguf_vocabulary.hpp"
+#include "gguf_tokenizer.hpp"
 #include "safetensors_writer.hpp"
 
 namespace specula_examples {

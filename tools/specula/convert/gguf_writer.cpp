@@ -246,7 +246,8 @@ std::vector<Token> write_vocabulary(GgufContainer& file, const GgufVocabulary& v
   file.set(at + "add_eos_token", vocabulary.adds_end);
   if (vocabulary.adds_space) file.set(at + "add_space_prefix", *vocabulary.adds_space);
   auto left = vocabulary.other_ends;
-  std::erase_if(left, [&](Token token) { return ends_by_text(vocabulary, token); });
+  std::erase_if(
+      left, [&](Token token) { return ends_by_text(vocabulary.tokens[static_cast<std::size_t>(token)]); });
   for (const char* key : {"eot_token_id", "eom_token_id"}) {
     if (left.empty()) break;
     set_token(key, left.front());

@@ -49,6 +49,7 @@ void CpuEngine::check(std::span<const specula::PipelineFactory> factories) const
 void CpuEngine::open(std::span<const specula::PipelineFactory> factories) {
   configs_.emplace(folders_, specula::draft_names(factories));
   tokenizer_.emplace(folders_.target_folder());
+  for (const std::string& note : tokenizer_->notes()) std::cerr << "note: " << note << "\n";
 }
 
 std::vector<Token> CpuEngine::encode(const std::string& text, bool controls) const {

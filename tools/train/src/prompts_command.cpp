@@ -122,6 +122,7 @@ struct PromptsCommand {
 
   void run() const {
     const Tokenizer tokenizer(target);
+    for (const auto& note : tokenizer.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
     std::optional<Chats> chats;
     if (auto found = raw ? std::nullopt : specula_examples::find_chat_template(target)) {
       const auto piece = [&](Token token) {
