@@ -17,6 +17,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,23 @@ TEST_CASE("byte-level vocabularies, with a chat template") {
   }
 }
 
+TEST_CASE("a tokenizer.json that is another family's but for a part has that family's name of the rest") {
+  if (!TextPattern::has_regular_expressions()) return specula_test::skip("no Oniguruma");
+  const std::vector<std::tuple<const char*, const char*, const char*>> kinds{
+      {"qwen2", "normalizer", "deepseek-r1-qwen"}, {"llama3", "ignore_merges", "smaug-bpe"}};
+  for (const auto& [kind, part, pre] : kinds) {
+    const TemporaryDirectory folder("convert_others");
+    write_tiny(folder.path, kind);
+    auto json = json::parse(read_file(folder.path / "tokenizer.json"));
+    if (json.contains(part)) json[part] = nullptr;
+    if (json["model"].contains(part)) json["model"][part] = false;
+    write_file(folder.path / "tokenizer.json", json.dump());
+    write_gguf(folder.path, folder.path / "model.gguf", GgufType::f32);
+    CHECK(Gguf::open(folder.path / "model.gguf").text("tokenizer.ggml.pre") == pre);
+    check_same_tokens(Tokenizer(folder.path), Tokenizer(folder.path / "model.gguf"));
+  }
+}
+
 TEST_CASE("a GGUF file as one of another type is what the folder would be") {
   const TemporaryDirectory folder("convert_types");
   const auto exact = folder.path / "exact.gguf", one = folder.path / "one.gguf",
@@ -227,7 +245,8 @@ TEST_CASE("what cannot be written is named") {
   CHECK(error_of(folder.path, file) ==
         path.string() +
             ": key 'pre_tokenizer': cuts texts as none of these of llama.cpp: gpt-2, smollm, llama-bpe, "
-            "qwen2, tekken, default; llama.cpp's own convert_hf_to_gguf.py knows more");
+            "qwen2, tekken, deepseek-r1-qwen, smaug-bpe, default; llama.cpp's own convert_hf_to_gguf.py "
+            "knows more");
   changed = good;
   changed["added_tokens"][2]["lstrip"] = true;
   write_file(path, changed.dump());

@@ -168,6 +168,20 @@ printf '%s\n' '{"prompt": "def add(a, b):"}' >"$scratch/add.jsonl"
 expect 0 '^chain:3 .*1/1' "$specula" compare --models "$models" --target "$scratch/stops" --prompts "$scratch/add.jsonl" --max-new-tokens 24 \
   --pipelines chain:3 --json "$scratch/old.json"
 expect 0 '"new_tokens": 1,' cat "$scratch/old.json"
+# What a GGUF's vocabulary is read as, where that is not what the file says.
+if command -v python3 >/dev/null; then
+  "$specula" convert "$models/small" "$scratch/small.gguf" --type q8_0 >/dev/null
+  python3 - "$scratch/small.gguf" <<'END'
+import pathlib, sys
+file, key = pathlib.Path(sys.argv[1]), b"tokenizer.ggml.eos_token_id"
+bytes_ = bytearray(file.read_bytes())
+at = bytes_.index(key) + len(key) + 4  # behind its type
+bytes_[at:at + 4] = b"\xff" * 4
+file.write_bytes(bytes_)
+END
+  expect 0 "note: .*small.gguf: key 'tokenizer.ggml.eos_token_id': 4294967295 is none of 2048 tokens, so it counts as absent" \
+    "$specula" run --target "$scratch/small.gguf" --pipeline autoregressive --prompt 'def add(a, b):' --max-new-tokens 4
+fi
 # Which tokens came from a draft, what the target says of them, and several texts of a prompt, of which each has draws of its own.
 if command -v python3 >/dev/null; then
   for batch in '' '--batch 2'; do

@@ -130,7 +130,8 @@ std::vector<std::string> steps_of(const Json& tokenizer) {
 /// llama.cpp's name for how a tokenizer.json cuts a text into words.
 std::string pre_name(const Json& json, const std::string& source) {
   std::string names;
-  for (const char* name : {"gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "default"}) {
+  for (const char* name :
+       {"gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "deepseek-r1-qwen", "smaug-bpe", "default"}) {
     GgufVocabulary other;
     other.model = "gpt2", other.pre = name, other.tokens = {"a", "<|endoftext|>"}, other.types = {1, 3},
     other.end = 1;
