@@ -160,8 +160,8 @@ void bookkeeping(benchmark::State& state) {
              leaves = static_cast<std::int32_t>(state.range(1));
   static const auto file = std::filesystem::temp_directory_path() / "specula_bench_target.gguf";
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-  specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "target", file,
-                               specula_examples::GgufType::bf16);
+  specula_tools::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "target", file,
+                            specula_tools::GgufType::bf16);
   const auto weights = llama_cpp::load(file);
   std::filesystem::remove(file);  // keeps its pages
   llama_cpp::Model model(weights, {.capacity = prefix + 512, .max_nodes = 32, .threads = 2});

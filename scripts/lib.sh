@@ -6,7 +6,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 
 # The packages that most programs of this repository need.
 build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev libonig-dev libutf8proc-dev nlohmann-json3-dev
-  libcli11-dev pkg-config libcpp-httplib-dev)
+  libcli11-dev)
 
 # What scripts/docs needs.
 docs_packages=(doxygen doxygen-awesome-css python3-sphinx python3-myst-parser python3-sphinx-copybutton furo)

@@ -94,12 +94,11 @@ class Api {
         capacity_(static_cast<std::size_t>(capacity)),
         queue_(queue),
         tokenizer_(target),
-        vocabulary_(specula_examples::chat_vocabulary(tokenizer_)),
+        vocabulary_(specula_tools::chat_vocabulary(tokenizer_)),
         ends_(tokenizer_.ends()) {
     std::erase_if(ends_, [&](specula::Token token) { return token >= vocab; });
     try {
-      if (auto found = specula_examples::template_of(target, tokenizer_))
-        template_.emplace(std::move(*found));
+      if (auto found = specula_tools::template_of(target, tokenizer_)) template_.emplace(std::move(*found));
     } catch (const std::runtime_error& error) {
       no_template_ = error.what();
     }
@@ -181,7 +180,7 @@ class Api {
     const Json& turns = body.contains("messages") && body["messages"].is_array() ? body["messages"] : none;
     const std::size_t first = !turns.empty() && string_in(turns[0], "role") == "system";
     if ((turns.size() - first) % 2 == 0) wrong("messages must end with the user's");
-    specula_examples::Chat chat(*template_, vocabulary_, first ? string_in(turns[0], "content") : "");
+    specula_tools::Chat chat(*template_, vocabulary_, first ? string_in(turns[0], "content") : "");
     for (std::size_t i = first;; ++i) {
       const bool asks = (i - first) % 2 == 0;
       const std::string& content = string_in(turns[i], "content");
@@ -229,9 +228,9 @@ class Api {
   std::string name_, no_template_;
   std::size_t capacity_;
   TextQueue& queue_;
-  specula_examples::Tokenizer tokenizer_;
-  specula_examples::ChatVocabulary vocabulary_;
+  specula_tools::Tokenizer tokenizer_;
+  specula_tools::ChatVocabulary vocabulary_;
   std::vector<specula::Token> ends_;
-  std::optional<specula_examples::ChatTemplate> template_;
+  std::optional<specula_tools::ChatTemplate> template_;
   std::atomic<int> open_ = 0;
 };

@@ -37,7 +37,7 @@
 #include "text_queue.hpp"
 
 using namespace specula;
-using namespace specula_examples;
+using namespace specula_tools;
 
 /// In Prometheus' text form. Tokens over rounds are the tokens per pass of the target.
 std::string metrics(const TextQueue::Counts& counts) {

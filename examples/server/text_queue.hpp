@@ -32,7 +32,7 @@ struct Refused : std::runtime_error {
 struct AskedText {
   specula::TextRequest request;  // its sink and its enter are the queue's
   specula::Penalties penalties = {};
-  std::optional<specula_examples::TextStream> stream = {};  // of the writing thread
+  std::optional<specula_tools::TextStream> stream = {};  // of the writing thread
 
   std::mutex mutex = {};  // guards the rest
   std::condition_variable changed = {};

@@ -18,15 +18,15 @@
 #include <specula/cpu/load_options.hpp>
 #include <specula/files/gguf_blocks.hpp>
 
-#include "../../examples/common/gguf_container.hpp"
+#include "../../tools/common/gguf_container.hpp"
+#include "../files/safetensors_writer.hpp"
 #include "random.hpp"
 #include "random_blocks.hpp"
-#include "../files/safetensors_writer.hpp"
 
 namespace {
 
 using namespace specula_test;
-using specula_examples::GgufContainer;
+using specula_tools::GgufContainer;
 
 /// A layer of a Llama of these sizes, as small as rows of 256 allow.
 struct SmallFile {

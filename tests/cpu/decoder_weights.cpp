@@ -289,8 +289,8 @@ TEST_CASE("errors name the fault of a directory") {
     all.push_back({unread, "F32", {6}, std::vector<float>(6)});
     CHECK(error_with(all) ==
           std::string("/model.safetensors: tensor '") + unread +
-              "': is no part of a model of 2 layers of this architecture; run it as a GGUF "
-              "file in specula-llama (docs/models.md)");
+              "': is no part of a model of 2 layers of this architecture; run its GGUF file in "
+              "llama.cpp (specula run --engine llama.cpp; docs/models.md)");
   }
   all = tensors("F32");  // old checkpoints have these
   all.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, {1}});

@@ -26,7 +26,8 @@ using namespace specula::cpu;
 using namespace specula::files;
 using namespace specula_test;
 
-const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/models.md)";
+const std::string kWayOut =
+    "; run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
 
 /// A file of the tiny model's keys, as `change` adds to them, and an embedding.
 struct File {

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "../../examples/common/gguf_container.hpp"
-#include "../../examples/common/gguf_rounding.hpp"
-#include "random.hpp"
+#include "../../tools/common/gguf_container.hpp"
+#include "../../tools/common/gguf_rounding.hpp"
 #include "../files/safetensors_writer.hpp"
+#include "random.hpp"
 
 namespace specula_test {
 
-using specula_examples::append_rounded;
-using specula_examples::GgufContainer;
+using specula_tools::append_rounded;
+using specula_tools::GgufContainer;
 
 /// Two layers. All rows are whole blocks of 32, and there are two key heads for four query heads.
 struct TinyModel {

@@ -36,7 +36,8 @@ using namespace specula_test;
 using specula::NodeId;
 using specula::Token;
 
-const std::string kWayOut = "; run it as a GGUF file in specula-llama (docs/models.md)";
+const std::string kWayOut =
+    "; run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
 
 /// Bytes that are kept as long as what reads them.
 struct Loaded {

@@ -109,7 +109,10 @@ TEST_CASE("linear and yarn scaling") {
   CHECK(
       scaling(R"("rope_type":"yarn","factor":1.0,"original_max_position_embeddings":64)").attention_factor ==
       1);
-  // As in transformers, one beside the object comes first.
+  // As in transformers, absent it is the model's length, and one beside the object comes first.
+  CHECK(scaling(R"("rope_type":"yarn","factor":4.0)", R"(,"max_position_embeddings":640)")
+            .original_max_position == 640);
+  CHECK(scaling(R"("rope_type":"yarn","factor":4.0)").original_max_position == 2048);
   CHECK(scaling(yarn, R"(,"original_max_position_embeddings":512)").original_max_position == 512);
 }
 
@@ -142,7 +145,8 @@ TEST_CASE("Mistral, Qwen2 and Qwen3") {
 }
 
 TEST_CASE("sliding windows are refused, unless they are as long as the context") {
-  const std::string as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)";
+  const std::string as_gguf =
+      ": run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
   const auto error = [](const std::string& type, const std::string& more) {
     return error_of(std::string("{") + kSizes +
                     R"(,"num_key_value_heads":8,"max_position_embeddings":4100,"model_type":")" + type +
@@ -243,7 +247,7 @@ TEST_CASE("exits") {
 
 TEST_CASE("errors name unsupported and invalid values, and the way out") {
   const std::string
-      as_gguf = ": run it as a GGUF file in specula-llama (docs/models.md)",
+      as_gguf = ": run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)",
       types =
           "expected one of llama, mistral, qwen2, qwen3, specula_glide, specula_draft, specula_feature_head";
   CHECK(error_of("[]") == "config: expected a JSON object, found an array of 0");
@@ -309,8 +313,6 @@ TEST_CASE("errors name unsupported and invalid values, and the way out") {
   const auto yarn_error = [&](const std::string& more) {
     return error_with(R"(,"rope_scaling":{"rope_type":"yarn")" + more);
   };
-  CHECK(yarn_error(R"(,"factor":2.0})") ==
-        "config: key 'rope_scaling': key 'original_max_position_embeddings': missing, expected a number");
   CHECK(yarn_error(R"(,"original_max_position_embeddings":64})") ==
         "config: key 'rope_scaling': key 'factor': missing, expected a number");
   CHECK(yarn_error(R"(,"factor":2.0,"original_max_position_embeddings":0})") ==

@@ -15,13 +15,13 @@
 #include <string_view>
 #include <vector>
 
-#include "../../examples/common/gguf_container.hpp"
+#include "../../tools/common/gguf_container.hpp"
 #include "safetensors_writer.hpp"
 
 namespace {
 
 using specula::files::Gguf;
-using specula_examples::GgufContainer;
+using specula_tools::GgufContainer;
 
 std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span<const char>(text));

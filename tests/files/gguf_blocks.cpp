@@ -16,14 +16,14 @@
 #include <string>
 #include <vector>
 
-#include "../../examples/common/gguf_rounding.hpp"
+#include "../../tools/common/gguf_rounding.hpp"
 #include "random.hpp"
 #include "safetensors_writer.hpp"
 
 namespace {
 
 using namespace specula::files;
-using specula_examples::append_rounded;
+using specula_tools::append_rounded;
 
 std::vector<float> expanded(GgufId type, const std::string& bytes, std::size_t count) {
   std::vector<float> out(count, -1.0f);

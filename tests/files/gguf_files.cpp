@@ -11,13 +11,13 @@
 #include <stdexcept>
 #include <string>
 
-#include "../../examples/common/gguf_container.hpp"
+#include "../../tools/common/gguf_container.hpp"
 #include "safetensors_writer.hpp"
 
 namespace {
 
 using namespace specula::files;
-using specula_examples::GgufContainer;
+using specula_tools::GgufContainer;
 
 /// Part `part`, from 0, of `count`, with a tensor of this name.
 std::string part_of(std::uint16_t part, std::uint16_t count, const std::string& name,

@@ -18,7 +18,7 @@
 
 #include <specula/cpu/read_decoder_config.hpp>
 
-#include "../../examples/common/gguf_container.hpp"
+#include "../../tools/common/gguf_container.hpp"
 
 namespace {
 
@@ -90,7 +90,7 @@ constexpr std::uint32_t kTypes[] = {0, 2, 3, 6, 7, 8, 1, 30, 12, 13, 14};
 
 /// Small models, whose mutations get past the first checks.
 std::string seed(std::uint32_t index) {
-  specula_examples::GgufContainer out;
+  specula_tools::GgufContainer out;
   const bool llama = index % 2 == 0;
   const std::string at = llama ? "llama." : "qwen2.";
   out.set("general.architecture", llama ? "llama" : "qwen2");

@@ -32,7 +32,7 @@
 #include "text_pattern.hpp"
 #include "tokenizer.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 using specula::Token;
 using specula::files::Gguf;

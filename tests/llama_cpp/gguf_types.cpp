@@ -28,7 +28,7 @@
 using namespace specula;
 using namespace specula_test;
 using files::GgufId;
-using specula_examples::append_rounded;
+using specula_tools::append_rounded;
 
 namespace {
 
@@ -79,7 +79,7 @@ TEST_CASE("rows are rounded and expanded to ggml's bits") {
       std::vector<float> a(row.size()), b(row.size());
       const auto* const bytes = reinterpret_cast<const std::byte*>(own.data());
       files::expand(id, bytes, a);
-      REQUIRE(specula_examples::ggml_expand()(static_cast<std::uint32_t>(id), bytes, b));
+      REQUIRE(specula_tools::ggml_expand()(static_cast<std::uint32_t>(id), bytes, b));
       REQUIRE(a == b);
     }
   }
@@ -87,7 +87,7 @@ TEST_CASE("rows are rounded and expanded to ggml's bits") {
 
 TEST_CASE("random blocks are expanded to ggml's bits, of all types that expand() reads") {
   Random random(4);
-  const auto expand = specula_examples::ggml_expand();
+  const auto expand = specula_tools::ggml_expand();
   int types = 0;
   for (std::uint32_t id = 0; id < GGML_TYPE_COUNT; ++id) {
     const files::GgufType* const type = files::find_gguf_type(id);
@@ -111,7 +111,7 @@ TEST_CASE("random blocks are expanded to ggml's bits, of all types that expand()
 
 TEST_CASE("K-quants are read by ggml's code") {
   Random random(2);
-  const auto expand = specula_examples::ggml_expand();
+  const auto expand = specula_tools::ggml_expand();
   for (const ggml_type type :
        {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS}) {
     CAPTURE(static_cast<int>(type));
@@ -136,8 +136,8 @@ TEST_CASE("a decoder over the file has libllama's logits") {
   const TemporaryDirectory folder("gguf_types");
   quiet();
   const auto file = folder.path / "model.gguf";
-  specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "small", file,
-                               specula_examples::GgufType::f32);
+  specula_tools::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "small", file,
+                            specula_tools::GgufType::f32);
   cpu::Decoder<float> own(file, {.capacity = 64});
   llama_cpp::Model other(llama_cpp::load(file), exact_options(64));
   Random random(3);

@@ -26,7 +26,7 @@ using namespace specula_test;
 using specula::Token;
 using specula::llama_cpp::end_tokens;
 using specula::llama_cpp::token_bytes;
-using specula_examples::Tokenizer;
+using specula_tools::Tokenizer;
 using Tokens = std::vector<Token>;
 
 namespace {
@@ -53,7 +53,7 @@ struct File {
 File words_of_bytes(const std::string& pre) {
   File out{.model = "gpt2", .texts = {{"pre", pre}}};
   for (int byte = 0; byte < 256; ++byte)
-    out.add(specula_examples::spell_bytes(std::string(1, static_cast<char>(byte))), kNormal);
+    out.add(specula_tools::spell_bytes(std::string(1, static_cast<char>(byte))), kNormal);
   for (const char* word : {"\xc4\xa0t", "he", "\xc4\xa0the", "12", "123",
                            "\xc4\xa0"
                            "12",
@@ -96,7 +96,7 @@ class Files {
     const llama_vocab* vocab = llama_model_get_vocab(model.get());
     const Tokenizer own(path);
     CHECK(own.ends() == end_tokens(vocab));
-    CHECK(specula_examples::read_stop_tokens(path) == own.ends());  // the trainer's
+    CHECK(specula_tools::read_stop_tokens(path) == own.ends());  // the trainer's
     CHECK(own.adds_begin() == llama_vocab_get_add_bos(vocab));
     if (own.adds_begin()) CHECK(own.begin() == llama_vocab_bos(vocab));
     const auto theirs = [&](const std::string& text, bool begins, bool special) {
@@ -165,7 +165,7 @@ bool says(const std::vector<std::string>& notes, const std::string& what) {
 }  // namespace
 
 TEST_CASE("every name of how texts are cut into words that is read") {
-  if (!specula_examples::TextPattern::has_regular_expressions()) return skip("no Oniguruma");
+  if (!specula_tools::TextPattern::has_regular_expressions()) return skip("no Oniguruma");
   Files files;
   for (const char* pre : {"gpt-2",
                           "phi-2",
@@ -220,7 +220,7 @@ TEST_CASE("every name of how texts are cut into words that is read") {
 }
 
 TEST_CASE("no name of it: as 'default', with a note") {
-  if (!specula_examples::TextPattern::has_regular_expressions()) return skip("no Oniguruma");
+  if (!specula_tools::TextPattern::has_regular_expressions()) return skip("no Oniguruma");
   Files files;
   File file = words_of_bytes("");
   file.texts.clear();

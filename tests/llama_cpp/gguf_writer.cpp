@@ -32,8 +32,8 @@
 
 using namespace specula;
 using namespace specula_test;
-using specula_examples::GgufType;
-using specula_examples::write_gguf;
+using specula_tools::GgufType;
+using specula_tools::write_gguf;
 
 namespace {
 
@@ -324,12 +324,12 @@ TEST_CASE("metadata of the file") {
 TEST_CASE("libllama tokenizes and detokenizes texts as SentencePiece does") {
   const auto model = pack_model("target");
   const llama_vocab* const vocab = llama_model_get_vocab(model.get());
-  const specula_examples::Tokenizer tokenizer(kModels / "target" / "tokenizer.model");
+  const specula_tools::Tokenizer tokenizer(kModels / "target" / "tokenizer.model");
   REQUIRE(llama_vocab_n_tokens(vocab) == tokenizer.vocab_size());
   CHECK(llama_vocab_eos(vocab) == tokenizer.end());
   int texts = 0;
-  for (const auto& prompt : specula_examples::load_prompts(kModels / ".." / "prompts" / "default.jsonl")) {
-    const std::string text = prompt.put(specula_examples::Style::automatic);
+  for (const auto& prompt : specula_tools::load_prompts(kModels / ".." / "prompts" / "default.jsonl")) {
+    const std::string text = prompt.put(specula_tools::Style::automatic);
     std::vector<Token> tokens(text.size() + 8);
     const std::int32_t count =
         llama_tokenize(vocab, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
@@ -408,7 +408,7 @@ TEST_CASE("added tokens and what begins a text: libllama's tokens are ours") {
     CAPTURE(more);
     write_file(folder.path / "tokenizer_config.json", "{" + decoder + more + "}");
     const Written written(folder.path);
-    const specula_examples::Tokenizer tokenizer(folder.path);
+    const specula_tools::Tokenizer tokenizer(folder.path);
     CHECK(llama_vocab_get_add_bos(written.vocab) == tokenizer.adds_begin());
     for (const char* text : {"def f(x):", "a<t>b <t>", "<u> and <t><t>"})
       CHECK(llama_cpp::tokenize(written.vocab, text) == tokenizer.encode(text));
@@ -452,14 +452,14 @@ TEST_CASE("errors name what cannot be written") {
                        ((folder.path / "no" / "x.gguf").string() + ": cannot be opened for writing").c_str(),
                        std::runtime_error);
 
-  CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
-  CHECK(specula_examples::parse_gguf_type("bf16") == GgufType::bf16);
-  CHECK(specula_examples::parse_gguf_type("q8_0") == GgufType::q8_0);
-  CHECK(specula_examples::parse_gguf_type("q4_0") == GgufType::q4_0);
-  CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_k"),
+  CHECK(specula_tools::parse_gguf_type("f16") == GgufType::f16);
+  CHECK(specula_tools::parse_gguf_type("bf16") == GgufType::bf16);
+  CHECK(specula_tools::parse_gguf_type("q8_0") == GgufType::q8_0);
+  CHECK(specula_tools::parse_gguf_type("q4_0") == GgufType::q4_0);
+  CHECK(specula_tools::parse_gguf_type("f32") == GgufType::f32);
+  CHECK_THROWS_WITH_AS(specula_tools::parse_gguf_type("q4_k"),
                        "type 'q4_k', must be f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or auto",
-                       specula_examples::UsageError);
+                       specula_tools::UsageError);
 }
 
 TEST_CASE("a tokenizer with more tokens than the model is refused") {

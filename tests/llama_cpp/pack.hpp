@@ -38,8 +38,8 @@ inline std::filesystem::path pack_file(const std::string& name) {
   quiet();
   const auto file = folder.path / (name + ".gguf");
   if (!std::filesystem::exists(file))
-    specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / name, file,
-                                 specula_examples::GgufType::f32);
+    specula_tools::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / name, file,
+                              specula_tools::GgufType::f32);
   return file;
 }
 inline std::shared_ptr<llama_model> pack_model(const std::string& name,

@@ -32,7 +32,7 @@ using llama_cpp::expect_rpc_server;
 using llama_cpp::Model;
 using llama_cpp::rpc_devices;
 using llama_cpp::warm_up;
-using specula_examples::DelayingProxy;
+using specula_tools::DelayingProxy;
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include "draft_note.hpp"
 #include "toy_chat.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::chatml;
 using specula_test::kToyChat;
 

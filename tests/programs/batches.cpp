@@ -16,7 +16,7 @@
 #include "batches.hpp"
 #include "errors.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "bigram_file.hpp"
 #include "skip.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::BigramTable;
 using specula::Token;
 

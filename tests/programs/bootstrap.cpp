@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "errors.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 using Names = std::vector<std::string>;
 

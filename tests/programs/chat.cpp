@@ -20,7 +20,7 @@
 #include "toy_chat.hpp"
 #include "toy_model.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::Token;
 using specula::Tokens;
 using namespace specula_test;
@@ -164,7 +164,7 @@ TEST_CASE("/help is no question") {
     FAIL("asked");
     return {};
   });
-  CHECK(notes.str().find(specula_examples::kTalkHelp) != std::string::npos);
+  CHECK(notes.str().find(specula_tools::kTalkHelp) != std::string::npos);
 }
 
 TEST_CASE("a conversation ends where there is no room, and goes on after a line that cannot be asked") {

@@ -15,7 +15,7 @@
 #include "jinja_engine.hpp"
 #include "skip.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

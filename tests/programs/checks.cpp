@@ -20,7 +20,7 @@
 #include "memory.hpp"
 #include "text_table.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 namespace fs = std::filesystem;
 
 namespace {

@@ -16,7 +16,7 @@
 #include "figures.hpp"
 #include "report.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::FinishReason;
 
 namespace {

@@ -20,7 +20,7 @@
 #include "errors.hpp"
 #include "model_pack.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::EmulatedDevice;
 namespace fs = std::filesystem;
 

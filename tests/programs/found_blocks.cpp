@@ -9,7 +9,7 @@
 
 #include <specula/make_pipeline.hpp>
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 namespace {
 
@@ -30,8 +30,8 @@ TEST_CASE("blocks are what pipelines take") {
   CHECK(block_pipeline(1, specula::SkippedBlocks(3)) == "chain:1:every=0:alike=2@layer-skip");
   for (const auto& name : block_pipelines(found(1.1, 2))) specula::prepare_pipeline(name);
   specula::prepare_pipeline(block_pipeline(1, specula::SkippedBlocks(3)));
-  CHECK(block_pipelines(found(1.1, 2)) ==
-        std::vector<std::string>{"chain:1:attention=1-2:mlp=2@layer-skip", "chain:2:attention=1-2:mlp=2@layer-skip"});
+  CHECK(block_pipelines(found(1.1, 2)) == std::vector<std::string>{"chain:1:attention=1-2:mlp=2@layer-skip",
+                                                                   "chain:2:attention=1-2:mlp=2@layer-skip"});
 }
 
 TEST_CASE("the table says whether the best set pays") {

@@ -21,7 +21,7 @@
 #include "text_pattern.hpp"
 #include "tokenizer_json.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 using specula::Token;
 using Tokens = std::vector<Token>;
@@ -188,7 +188,8 @@ TEST_CASE("errors name file, key and the way out") {
   };
   CHECK(changed([](GgufVocabulary&) {}) == "nothing");
   CHECK(changed([](GgufVocabulary& v) { v.model = "bert"; }) ==
-        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; --engine llama.cpp runs "
+        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; --engine llama.cpp "
+        "runs "
         "such "
         "models");
   const std::string pre = changed([](GgufVocabulary& v) { v.model = "gpt2", v.pre = "viking"; });

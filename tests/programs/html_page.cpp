@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 TEST_CASE("JSON in a script element is ASCII without <, > and &, and reads back unchanged") {
   const std::string odd = "</script><b>&amp;<!-- \u2028 \u00e9 \xf0\x9f\x98\x80 \"\\\n\t\x01";

@@ -11,7 +11,7 @@
 #include "rendered_chats.hpp"
 #include "skip.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::RenderedChats;
 
 TEST_CASE("templates render what transformers renders") {

@@ -10,7 +10,7 @@
 
 #include "rendered_chats.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::RenderedChats;
 
 TEST_CASE("every known template renders what transformers renders") {

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-using specula_examples::CallLimits;
-using specula_examples::limited_call;
+using specula_tools::CallLimits;
+using specula_tools::limited_call;
 
 namespace {
 

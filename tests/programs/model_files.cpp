@@ -30,7 +30,7 @@
 #include "token_store.hpp"
 #include "tokenizer.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

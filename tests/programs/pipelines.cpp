@@ -20,7 +20,7 @@
 #include "slow_target.hpp"
 #include "toy_model.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::SlowTarget;
 using specula_test::ToyModel;
 

@@ -16,7 +16,7 @@
 #include "skip.hpp"
 #include "text_pattern.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 using specula::files::JsonFields;
 using Strings = std::vector<std::string>;

@@ -19,7 +19,7 @@
 #include "decode.hpp"
 #include "toy_model.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::NamedModels;
 using specula::Processed;
 using specula_test::ToyModel;

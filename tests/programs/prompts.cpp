@@ -12,7 +12,7 @@
 #include "prompts.hpp"
 #include "skip.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 namespace {
 

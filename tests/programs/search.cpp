@@ -12,7 +12,7 @@
 #include "errors.hpp"
 #include "given_costs.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "tokenizer.hpp"
 #include "vocabulary.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 using specula::Token;
 namespace fs = std::filesystem;

@@ -18,7 +18,7 @@
 #include "skip.hpp"
 #include "text_pattern.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using nlohmann::json;
 using specula::Token;
 using Tokens = std::vector<Token>;

@@ -27,7 +27,7 @@
 #include "toy_model.hpp"
 #include "trace.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula_test::ToyModel;
 namespace fs = std::filesystem;
 

@@ -22,7 +22,7 @@
 #include "toy_model.hpp"
 #include "tuning.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::AcceptanceCurve;
 using specula::CostCurve;
 using specula::TunerObjective;

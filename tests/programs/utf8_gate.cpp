@@ -9,9 +9,9 @@
 #include "text_stream.hpp"
 #include "utf8_gate.hpp"
 
-using specula_examples::StopStrings;
-using specula_examples::TextStream;
-using specula_examples::Utf8Gate;
+using specula_tools::StopStrings;
+using specula_tools::TextStream;
+using specula_tools::Utf8Gate;
 
 namespace {
 

@@ -2,9 +2,9 @@
 // Programs built without Oniguruma and utf8proc: the sources are compiled here without the macros that say
 // they are there.
 // labels: alone
-#include "../../examples/common/added_tokens.cpp"
-#include "../../examples/common/normalizer.cpp"
-#include "../../examples/common/text_pattern.cpp"
+#include "../../tools/common/added_tokens.cpp"
+#include "../../tools/common/normalizer.cpp"
+#include "../../tools/common/text_pattern.cpp"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include "gguf_tokenizer.hpp"
 #include "pre_tokenizer.hpp"
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::files::Json;
 
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-using specula_examples::wrapped;
+using specula_tools::wrapped;
 
 namespace {
 

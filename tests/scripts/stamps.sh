@@ -56,7 +56,7 @@ for name in cuda train; do
   fi
   tail -n +2 "$root/scripts/stamps/$name" | sort >"$work/list"
   grep '\.cpp$' "$work/list" | awk 'NR % 10 == 1' | while read -r file; do
-    (cd "$root" && g++ -std=c++20 -MM -MG -Iinclude -Itests/support -Itools/train/src -Iexamples/common "$file") |
+    (cd "$root" && g++ -std=c++20 -MM -MG -Iinclude -Itests/support -Itools/train/src -Itools/common "$file") |
       tr -s ' \\' '\n'
   done | in_repository "$root" | sort >"$work/included"
   expect "$name: nothing is included" test -s "$work/included"

@@ -46,7 +46,7 @@ class RenderedChats {
   std::time_t now = 0;
 
  private:
-  std::vector<std::vector<specula_examples::ChatTurn>> chats_;
+  std::vector<std::vector<specula_tools::ChatTurn>> chats_;
 };
 
 }  // namespace specula_test

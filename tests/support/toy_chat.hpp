@@ -37,14 +37,14 @@ inline std::vector<Token> toy_encode(std::string_view text, bool controls) {
   return out;
 }
 
-inline const specula_examples::ChatVocabulary kToyChat{
+inline const specula_tools::ChatVocabulary kToyChat{
     .encode = toy_encode,
     .bytes =
         [](Token token) { return token < 256 ? std::string(1, static_cast<char>(token)) : std::string(); },
     .controls = {{kTurnStart, "<|im_start|>"}, {kTurnEnd, "<|im_end|>"}, {kLoose, "<loose>"}}};
 
-inline const specula_examples::ChatTemplate& chatml() {
-  static const specula_examples::ChatTemplate out(
+inline const specula_tools::ChatTemplate& chatml() {
+  static const specula_tools::ChatTemplate out(
       {.source =
            "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
            "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "

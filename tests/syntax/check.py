@@ -50,7 +50,7 @@ def headers(suffix, *without):
     return "".join(f"#include <{n}>\n" for n in names if not re.match("specula/(" + "|".join(without) + ")", n))
 
 
-with_models = next(c for c in commands if "/specula_examples_models" in c["file"])  # finds every library's headers
+with_models = next(c for c in commands if "/specula_tools_models" in c["file"])  # finds every library's headers
 flags = words_of(with_models)
 
 every, cuda = work / "headers.hpp", work / "cuda_headers.cpp"

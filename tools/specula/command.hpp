@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// What a command does once its options are parsed; returns the exit status.
 using Body = std::function<int()>;
@@ -34,4 +34,4 @@ inline constexpr Command kCommands[] = {
     {"bigram", "count pairs of tokens, for drafts that copy", &add_bigram},
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 /// The program's options, and all commands with theirs.
 struct Program {

@@ -5,7 +5,7 @@
 
 #include "options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Text of a manual page: no character of it is a command.
@@ -91,4 +91,4 @@ std::string bash_completion(const CLI::App& app) {
          "  esac\n}\ncomplete -o default -F _specula specula\n";
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// "run, compare, ..."
 std::string command_names(const CLI::App& app);
@@ -17,4 +17,4 @@ std::string manual_page(const CLI::App& app);
 /// To be sourced.
 std::string bash_completion(const CLI::App& app);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace specula_examples {
+namespace specula_tools {
 
 namespace detail {
 
@@ -53,4 +53,4 @@ inline std::vector<std::string> as_specula(const std::vector<std::string>& argum
   return command;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

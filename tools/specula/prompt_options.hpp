@@ -18,7 +18,7 @@
 #include "options.hpp"
 #include "prompts.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct PromptOptions {
   std::vector<std::string> files;
@@ -74,4 +74,4 @@ class PromptSetting {
   std::optional<ChatSetting> chats_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -14,7 +14,7 @@
 #include "options.hpp"
 #include "prompt_options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 inline nlohmann::ordered_json about_prompts(const PromptOptions& options,
                                             const std::vector<std::string>& files, std::size_t prompts) {
@@ -36,4 +36,4 @@ inline void add_program_json(nlohmann::ordered_json& out, const char* program) {
   out["machine"] = machine_json();
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

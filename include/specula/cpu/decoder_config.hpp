@@ -98,7 +98,8 @@ struct DecoderConfig : AttentionShape {
 namespace detail {
 
 /// The way out for a model that is not read, for messages.
-inline constexpr const char* kAsGguf = "run it as a GGUF file in specula-llama (docs/models.md)";
+inline constexpr const char* kAsGguf =
+    "run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
 
 /// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
 struct Requirements {

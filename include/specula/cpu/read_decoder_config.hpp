@@ -43,6 +43,12 @@ inline double yarn_attention_factor(const files::JsonFields& rope) {
   return own != 0 && all != 0 ? scale(own) / scale(all) : scale(1);
 }
 
+/// Tokens that a model may see.
+inline std::int32_t max_position(const files::JsonFields& config) {
+  constexpr std::int32_t kDefault = 2048;  // LLaMA 1; files of its time have the older name
+  return config.integer("max_position_embeddings", config.integer("max_sequence_length", kDefault));
+}
+
 inline void read_rope(const files::JsonFields& config, std::string_view key, AttentionShape& out) {
   if (!config.find(key)) return;
   const files::JsonFields rope = config.object(key);
@@ -75,8 +81,9 @@ inline void read_rope(const files::JsonFields& config, std::string_view key, Att
   }
   scaling.factor = rope.number("factor");
   constexpr const char* kOriginal = "original_max_position_embeddings";  // one beside the object comes first
-  if (type != "linear")
-    scaling.original_max_position = (config.find(kOriginal) ? config : rope).number(kOriginal);
+  if (type != "linear")  // absent, it is the length that the model has now
+    scaling.original_max_position =
+        (config.find(kOriginal) ? config : rope).number(kOriginal, max_position(config));
 }
 
 /// Reads the attention's keys, of a model or of a draft's 'target'.
@@ -204,9 +211,7 @@ inline DecoderConfig read_decoder_config(const files::Json& json, std::string_vi
   if (!architecture.llama)  // where absence means something else
     for (const char* key : {"num_key_value_heads", "max_position_embeddings"}) config.integer(key);
   if (architecture.query_key_norms) config.integer("head_dim");
-  constexpr std::int32_t kDefaultPositions = 2048;  // LLaMA 1; files of its time have the older name
-  out.max_position =
-      config.integer("max_position_embeddings", config.integer("max_sequence_length", kDefaultPositions));
+  out.max_position = detail::max_position(config);
   detail::expect_no_window(config, architecture, out.max_position);
   const bool biases = config.flag("attention_bias");
   out.qkv_bias = architecture.qkv_bias || biases;

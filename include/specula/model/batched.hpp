@@ -20,10 +20,10 @@ template <BatchedLanguageModel M>
 class SlotOf : public detail::KeyValuesOf<M, detail::NamesKeyValues<M>>,
                public detail::FeaturesOf<M, detail::NamesFeatures<M>> {
   // What the model has for each slot.
-  static constexpr bool kCounts = requires(const M& c, std::int32_t slot) { c.change_count(slot); };
-  static constexpr bool kTimes = requires(const M& c, std::int32_t slot) { c.pass_seconds(slot); };
-  static constexpr bool kKeyValues = requires(M & m, std::int32_t slot) { m.key_values(slot); };
-  static constexpr bool kFeatures = requires(M & m, std::int32_t slot) { m.features(slot); };
+  static constexpr bool kCounts = detail::slots_have_change_count<M>();
+  static constexpr bool kTimes = detail::slots_have_pass_seconds<M>();
+  static constexpr bool kKeyValues = detail::slots_have_key_values<M>();
+  static constexpr bool kFeatures = detail::slots_have_features<M>();
   static constexpr bool kConditioned = requires(const M& c) { c.conditioned_on(), c.keeps_speculation(); };
   template <class View>
   static constexpr bool kTakes = requires(M& m, std::int32_t slot, const View& view) {

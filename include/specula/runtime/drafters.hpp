@@ -84,7 +84,7 @@ inline MaxGram make_copies(PipelineModels& models, const CopyChoice& choice) {
     return MaxGram(table ? Bigram::online(*table) : Bigram::online(vocab), choice.options);
   if (!table)
     throw PipelineError(
-        "bigram=table: there is no table of bigrams for this target; write one with specula-bigram, or take "
+        "bigram=table: there is no table of bigrams for this target; write one with specula bigram, or take "
         "bigram=text or bigram=none, which need none");
   return MaxGram(Bigram(*table), choice.options);
 }

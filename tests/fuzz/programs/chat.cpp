@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::Token;
 using specula_test::kTurnEnd;
 using specula_test::kTurnStart;

@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace specula_examples;
+using namespace specula_tools;
 
 void require(bool ok) {
   if (!ok) std::abort();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Writes expected.json: chats as transformers' apply_chat_template() renders them, by the templates that
-examples/common/known_templates.cpp knows, of which their fingerprints are kept and not their texts, and by templates of our own
+tools/common/known_templates.cpp knows, of which their fingerprints are kept and not their texts, and by templates of our own
 that use what templates use of Jinja. The templates come from the sources of llama.cpp (the folder that scripts/llama_cpp unpacks).
 From the root of the repository:
 

@@ -20,7 +20,7 @@
 #include "tokenizer.hpp"
 #include "vocabulary.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,7 @@ struct Vocabulary {
 
 /// The tokens to count of a folder: of documents with a given prompt, from the prompt's last token on.
 Vocabulary read_tokens(const fs::path& folder, std::vector<Document>& documents) {
-  const TokenizedCorpus corpus = specula_examples::read_tokens(folder);
+  const TokenizedCorpus corpus = specula_tools::read_tokens(folder);
   for (const auto& style : corpus.styles)
     for (std::size_t i = 0; i < style.train.size(); ++i) {
       const std::int32_t given = style.given.empty() ? 0 : style.given[i];
@@ -133,4 +133,4 @@ Body add_bigram(CLI::App& app) {
   return [options] { return count_pairs(*options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -16,7 +16,7 @@
 #include "report.hpp"
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::int32_t kMostTexts = 1024;
@@ -211,4 +211,4 @@ std::vector<std::int32_t> parse_batches(const std::string& text) {
   return texts;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

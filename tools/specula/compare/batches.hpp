@@ -15,7 +15,7 @@
 #include "comparison.hpp"
 #include "text_batch.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// What a pipeline gave, by prompt. A round is timed if all texts had begun to write before it: while one
 /// reads its prompt, the time is the prompt's.
@@ -72,4 +72,4 @@ nlohmann::ordered_json batch_json(std::span<const BatchFigures> all);
 /// "1,2,8": ascending numbers of texts. Throws UsageError for anything else.
 std::vector<std::int32_t> parse_batches(const std::string& text);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

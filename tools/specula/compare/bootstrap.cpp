@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 double quotient(double a, double b) { return b > 0 ? a / b : 0.0; }
@@ -66,4 +66,4 @@ Interval Bootstrap::of(const Terms& a, const Terms& b) const {
   return interval(quotient(a.ratio(), b.ratio()), std::move(resampled));
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 
 #include <specula/study/benchmark.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 using specula::Interval;
 
@@ -51,4 +51,4 @@ class Bootstrap {
   std::vector<std::uint16_t> counts_;  // (resamples, prompts) how often each was drawn
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -27,7 +27,7 @@
 #include "text_table.hpp"
 #include "tuning_run.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Prompts as tokens, each with its category.
@@ -385,4 +385,4 @@ Body add_compare(CLI::App& app) {
   return [&app, options] { return compare_pipelines(app, *options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -13,7 +13,7 @@
 #include "settings_json.hpp"
 #include "tuning.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Removes empty names and duplicates.
@@ -187,4 +187,4 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -14,7 +14,7 @@
 #include "prompt_options.hpp"
 #include "search.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct CompareOptions {
   ModelOptions models;
@@ -56,4 +56,4 @@ CompareWork work_of(const CompareOptions& options);
 nlohmann::ordered_json settings_json(const CompareOptions& options, const CompareWork& work,
                                      const Engine& engine, std::size_t prompts, std::size_t left_out);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -5,7 +5,7 @@
 
 #include "median.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::int32_t kWarmUpTokens = 16;
@@ -87,4 +87,4 @@ Outcome only(const Outcome& outcome, std::span<const std::size_t> prompts) {
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

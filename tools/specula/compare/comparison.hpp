@@ -11,7 +11,7 @@
 #include <specula/pipeline.hpp>
 #include "decode.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct Contender {
   std::string name;
@@ -56,4 +56,4 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
 /// The outcome of a subset of the prompts, without `reviews`, which are not counted per prompt.
 Outcome only(const Outcome& outcome, std::span<const std::size_t> prompts);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

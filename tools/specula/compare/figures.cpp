@@ -6,7 +6,7 @@
 
 #include "median.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
@@ -168,4 +168,4 @@ Gain gain(const Figures& of, const Figures& over, const Bootstrap& bootstrap) {
           .swi = bootstrap.of(of.terms.swi, over.terms.swi)};
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -12,7 +12,7 @@
 #include "bootstrap.hpp"
 #include "comparison.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct DraftCost {
   std::string model;
@@ -109,4 +109,4 @@ struct Gain {
 };
 Gain gain(const Figures& of, const Figures& over, const Bootstrap& bootstrap);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

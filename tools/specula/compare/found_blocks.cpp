@@ -3,7 +3,7 @@
 
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 std::string list(const char* key, const std::vector<std::uint8_t>& blocks) {
@@ -41,4 +41,4 @@ std::string block_table(const specula::FoundBlocks& found) {
          block_pipeline(best.length, best.blocks) + "\n";
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 
 #include <specula/draft/find_skipped.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// The longest text that blocks are searched on, in tokens: of longer ones the end.
 inline constexpr std::size_t kSearchedTokens = 160;
@@ -23,4 +23,4 @@ std::vector<std::string> block_pipelines(const specula::FoundBlocks& found);
 /// Agreement without each block, the trials, and what the best one is predicted to give.
 std::string block_table(const specula::FoundBlocks& found);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 #include "braces.hpp"
 #include "errors.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// `part` of `text` is wrong.
@@ -56,4 +56,4 @@ void check_costs(std::span<const GivenCosts> sets, std::span<const std::vector<s
   }
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

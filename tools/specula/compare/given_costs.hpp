@@ -9,7 +9,7 @@
 
 #include "figures.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// `[NAME:]DRAFTER=C,DRAFTER=C,...`; the default name is "given". Throws UsageError quoting `text` if it is
 /// not of that form, names a drafter twice, or C is not a number of at least 0.
@@ -19,4 +19,4 @@ GivenCosts parse_costs(std::string_view text);
 /// `drafters` has those of each pipeline.
 void check_costs(std::span<const GivenCosts> sets, std::span<const std::vector<std::string>> drafters);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

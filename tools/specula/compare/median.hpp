@@ -3,8 +3,8 @@
 
 #include <specula/study/benchmark.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 using specula::detail::median;
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -6,7 +6,7 @@
 
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 nlohmann::ordered_json ends(const Interval& interval) { return {interval.low, interval.high}; }
@@ -222,4 +222,4 @@ nlohmann::ordered_json group_json(std::span<const Group> groups) {
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "figures.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// {"pipelines": [...]}, then the settings in the order of `settings`.
 nlohmann::ordered_json to_json(std::span<const Figures> all, const nlohmann::ordered_json& settings);
@@ -42,4 +42,4 @@ struct Group {
 std::string group_table(std::span<const Group> groups);
 nlohmann::ordered_json group_json(std::span<const Group> groups);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

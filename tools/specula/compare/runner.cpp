@@ -10,7 +10,7 @@
 #include <specula/pipeline.hpp>
 #include "progress_bar.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
                                  std::span<const std::vector<Token>> prompts, std::int32_t repeat) {
@@ -76,4 +76,4 @@ std::vector<std::string> with_plain(const Engine& engine, std::vector<std::strin
   return names;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

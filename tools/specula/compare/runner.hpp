@@ -14,7 +14,7 @@
 #include "engine.hpp"
 #include "figures.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 class Runner {
  public:
@@ -47,4 +47,4 @@ class Runner {
 std::vector<std::string> with_plain(const Engine& engine, std::vector<std::string> names,
                                     const CostCoefficients& known = {});
 
-}  // namespace specula_examples
+}  // namespace specula_tools

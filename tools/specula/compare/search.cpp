@@ -9,7 +9,7 @@
 #include "errors.hpp"
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 double score_of(const Figures& f, const std::string& objective) {
@@ -106,4 +106,4 @@ nlohmann::ordered_json search_json(std::span<const Found> found, const std::stri
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "figures.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// One `--search`: the pipelines from expanding its braces.
 struct Search {
@@ -41,4 +41,4 @@ Found choose(const Search& search, std::span<const Figures> developed, const std
 std::string search_text(std::span<const Found> found, const std::string& objective);
 nlohmann::ordered_json search_json(std::span<const Found> found, const std::string& objective);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 #include <specula/pipeline.hpp>
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
@@ -229,4 +229,4 @@ nlohmann::ordered_json forecast_json(std::span<const TunedPipeline> tuned, std::
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

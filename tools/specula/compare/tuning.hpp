@@ -15,7 +15,7 @@
 #include "comparison.hpp"
 #include "figures.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 inline constexpr std::int32_t kMaxTunedNodes = 128;  // of a proposal, root included
 
@@ -67,4 +67,4 @@ std::string forecast_table(std::span<const TunedPipeline> tuned, std::span<const
 std::string recommendation(std::span<const TunedPipeline> tuned, std::span<const Figures> figures);
 nlohmann::ordered_json forecast_json(std::span<const TunedPipeline> tuned, std::span<const Figures> figures);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 
 #include "pass_costs.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::int32_t kCurveNodes = 33;  // costs are extrapolated linearly beyond it
@@ -95,4 +95,4 @@ Tuning measure_and_tune(const std::vector<std::string>& drafters, specula::Tuner
   return {tune(drafters, measured, objective), costs};
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -9,7 +9,7 @@
 #include "runner.hpp"
 #include "tuning.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct Tuning {
   std::vector<TunedPipeline> pipelines;
@@ -20,4 +20,4 @@ struct Tuning {
 Tuning measure_and_tune(const std::vector<std::string>& drafters, specula::TunerObjective objective,
                         Engine& engine, Runner& runner, std::span<const std::vector<Token>> prompts);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

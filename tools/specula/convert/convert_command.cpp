@@ -11,7 +11,7 @@
 #include "gguf_writer.hpp"
 #include "options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 struct ConvertOptions {
@@ -72,4 +72,4 @@ Body add_convert(CLI::App& app) {
   return [&app, options] { return convert(app, *options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -19,7 +19,7 @@
 #include "token_files.hpp"
 #include "tokenizer.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::Token;
@@ -192,4 +192,4 @@ GgufVocabulary read_vocabulary(const std::filesystem::path& model, std::int32_t 
   return json ? of_json(model, size) : of_sentencepiece(model, size);
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -7,7 +7,7 @@
 
 #include "gguf_vocabulary.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Of a Hugging Face folder (tokenizer.model, or a byte-level tokenizer.json, and the files beside it), or of
 /// a GGUF file. Has `size` tokens: those that the tokenizer lacks are unused. Throws std::runtime_error
@@ -15,4 +15,4 @@ namespace specula_examples {
 /// for.
 GgufVocabulary read_vocabulary(const std::filesystem::path& model, std::int32_t size);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

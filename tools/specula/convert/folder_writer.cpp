@@ -21,7 +21,7 @@
 #include "gguf_tokenizer.hpp"
 #include "safetensors_writer.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::Token;
@@ -166,4 +166,4 @@ void write_folder(const std::filesystem::path& gguf, const std::filesystem::path
     write_file(folder / "tokenizer.json", tokenizer_json(vocabulary, source).dump());
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Writes config.json, model.safetensors, the tokenizer (tokenizer.model of a vocabulary with scores,
 /// tokenizer.json of one with merges), tokenizer_config.json with the chat template, and
@@ -13,4 +13,4 @@ namespace specula_examples {
 /// or written. Memory: the weights twice.
 void write_folder(const std::filesystem::path& gguf, const std::filesystem::path& folder);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

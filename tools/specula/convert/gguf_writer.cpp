@@ -25,7 +25,7 @@
 #include "gguf_container.hpp"
 #include "gguf_rounding.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::Token;
@@ -347,4 +347,4 @@ std::vector<Token> write_gguf(const std::filesystem::path& model, const std::fil
   return left_out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 
 #include <specula/base/rows.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// How matrices are stored; norms and biases always are float. `automatic`: as Q8_0 where that is exact, as
 /// it is for weights at 8 bits (specula/cpu/int8_groups.hpp) whose rows are whole blocks of 32, else as
@@ -30,4 +30,4 @@ GgufType parse_gguf_type(std::string_view name);
 std::vector<specula::Token> write_gguf(const std::filesystem::path& model, const std::filesystem::path& file,
                                        GgufType type);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

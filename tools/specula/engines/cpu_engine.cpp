@@ -15,7 +15,7 @@
 #include "make_text_batch.hpp"
 #include "named_draft.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::Token;
@@ -91,7 +91,8 @@ std::unique_ptr<TextBatch> CpuEngine::batch(const std::string& pipeline,
   if (on_gpu()) throw UsageError("--batch is for --engine cpu and llama.cpp: a GPU has one text at a time");
   const auto drafts = batched_factory(pipeline).drafts;
   return make_text_batch(
-      pipeline, params, texts, [this](std::int32_t slot) -> auto& { return processed(pack_->text(slot), slot); },
+      pipeline, params,
+      texts, [this](std::int32_t slot) -> auto& { return processed(pack_->text(slot), slot); },
       pack_->target_model(), pack_->draft_models(drafts));
 }
 
@@ -143,4 +144,4 @@ void CpuEngine::add_loaded(nlohmann::ordered_json& out) {
   out["kept_as"] = word_of(pack_->target_weights());
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

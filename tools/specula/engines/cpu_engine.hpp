@@ -16,7 +16,7 @@
 #include "model_pack.hpp"
 #include "tokenizer.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 class CpuEngine final : public Engine {
  public:
@@ -29,7 +29,7 @@ class CpuEngine final : public Engine {
   std::vector<specula::Token> encode(const std::string& text, bool controls) const override;
   std::string bytes(specula::Token token) const override { return tokenizer_->bytes(token); }
   std::vector<specula::Token> ends() const override { return tokenizer_->ends(); }
-  ChatVocabulary chat_vocabulary() const override { return specula_examples::chat_vocabulary(*tokenizer_); }
+  ChatVocabulary chat_vocabulary() const override { return specula_tools::chat_vocabulary(*tokenizer_); }
   std::optional<ChatTemplateText> chat_template() const override;
   std::vector<std::string> pieces() const override { return tokenizer_->pieces(); }
   std::string the_target() const override { return "the target " + folders_.target_folder().string(); }
@@ -65,4 +65,4 @@ class CpuEngine final : public Engine {
   std::unique_ptr<specula::PipelineModels> gpu_;  // on a GPU
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -9,7 +9,7 @@
 #include "device_pack.hpp"
 #endif
 
-namespace specula_examples {
+namespace specula_tools {
 
 bool has_cuda() {
 #ifdef SPECULA_HAS_CUDA
@@ -30,4 +30,4 @@ std::unique_ptr<specula::PipelineModels> cuda_models(const ModelFolders& folders
 #endif
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "model_pack.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Whether the program was built with CUDA.
 bool has_cuda();
@@ -20,4 +20,4 @@ bool has_cuda();
 std::unique_ptr<specula::PipelineModels> cuda_models(const ModelFolders& folders, const ModelSizes& sizes,
                                                      std::ostream& notes);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18, kHeld = 256;  // bytes of a part, parts of a direction
@@ -151,4 +151,4 @@ void DelayingProxy::write(Link& link, Flow& flow) {
   if (part.sent == part.data.size()) flow.parts.pop_front();
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

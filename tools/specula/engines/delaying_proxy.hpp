@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Listens on a free port of 127.0.0.1, and passes what comes on to `endpoint` and back, each direction later
 /// by the same delay, whatever the size: bandwidth is not limited. One thread.
@@ -68,4 +68,4 @@ class DelayingProxy {
   std::thread thread_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -19,7 +19,7 @@
 #include "ggml_expand.hpp"
 #include "model_pack.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// As ModelPack: a model is loaded when it is first asked for. `Device` is that of
 /// specula/cuda/model/device.hpp.
@@ -74,4 +74,4 @@ class DevicePack final : public specula::PipelineModels {
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<Held>> models_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

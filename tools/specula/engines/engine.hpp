@@ -25,7 +25,7 @@
 #include "processed_models.hpp"
 #include "text_batch.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// What a run asks of the models.
 struct EngineRoom {
@@ -134,4 +134,4 @@ class Engine {
 /// that this program was built without, and for options of another one; `also` is what else has options.
 std::unique_ptr<Engine> make_engine(const CLI::App& app, ModelOptions& options, const std::string& also = {});
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -19,7 +19,7 @@
 #include "make_text_batch.hpp"
 #include "named_draft.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Warnings and errors.
@@ -158,4 +158,4 @@ void LlamaEngine::add_settings(nlohmann::ordered_json& out) const {
   out["drafts"] = drafts;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

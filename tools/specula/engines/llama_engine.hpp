@@ -15,7 +15,7 @@
 #include "engine.hpp"
 #include "llama_models.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 class LlamaEngine final : public Engine {
  public:
@@ -58,4 +58,4 @@ class LlamaEngine final : public Engine {
   std::optional<GgufTokenizer> tokenizer_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

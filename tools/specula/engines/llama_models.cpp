@@ -15,7 +15,7 @@
 #include "errors.hpp"
 #include "vocabulary.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 GgufTokenizer::GgufTokenizer(std::shared_ptr<llama_model> model)
     : model_(std::move(model)), vocab_(llama_model_get_vocab(model_.get())) {
@@ -227,4 +227,4 @@ specula::PipelineModels& GgufModels::text(std::int32_t slot) {
   return *texts_[static_cast<std::size_t>(slot)];
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

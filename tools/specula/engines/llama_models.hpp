@@ -19,7 +19,7 @@
 #include "chat.hpp"
 #include "chat_template.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 using LlamaCppModel = specula::llama_cpp::Model;
 using LlamaCppBatch = specula::llama_cpp::BatchedModel;
@@ -113,4 +113,4 @@ class GgufModels final : public specula::PipelineModels {
   std::int32_t vocab_size_ = 0;  // that all of them share
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

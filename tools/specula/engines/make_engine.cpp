@@ -15,7 +15,7 @@
 #include "llama_engine.hpp"
 #endif
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 #ifdef SPECULA_HAS_LLAMA_CPP
@@ -54,4 +54,4 @@ std::unique_ptr<Engine> make_engine(const CLI::App& app, ModelOptions& options, 
   return std::make_unique<CpuEngine>(options);
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

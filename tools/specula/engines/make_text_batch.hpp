@@ -15,7 +15,7 @@
 
 #include "text_batch.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 namespace detail {
 
@@ -91,4 +91,4 @@ std::unique_ptr<TextBatch> make_text_batch(
   return over(*drafts[1], *drafts[0], target);  // the cheapest first: others wait for it more often
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

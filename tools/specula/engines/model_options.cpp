@@ -5,7 +5,7 @@
 
 #include "options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr char kGroup[] = "With --engine ";  // then the engines' names, separated by " or "
@@ -84,4 +84,4 @@ void check_engine_options(const CLI::App& app, const std::string& engine, const 
   }
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -11,7 +11,7 @@
 
 #include "errors.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Names and paths, in their order. Throws UsageError for one without a name or a path, and for two of a
 /// name.
@@ -35,4 +35,4 @@ inline std::string pipeline_with(const std::string& draft) {
   return std::string(specula::kDefaultDraftPipeline) + "@" + draft;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -15,7 +15,7 @@
 #include <specula/model/processors.hpp>
 #include <specula/pipeline.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// A processor of what follows the prompt, such as a grammar.
 class TextRule {
@@ -77,4 +77,4 @@ class ProcessedModels final : public specula::PipelineModels {
   std::map<std::string, One> made_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

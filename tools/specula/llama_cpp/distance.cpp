@@ -24,7 +24,7 @@
 
 namespace {
 
-using namespace specula_examples;
+using namespace specula_tools;
 using specula::NodeId;
 using specula::Token;
 

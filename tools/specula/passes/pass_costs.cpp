@@ -7,7 +7,7 @@
 
 #include "median.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Prefills a model with `prompt`, which must not be empty, for passes after it.
@@ -71,4 +71,4 @@ double turn_seconds(const std::vector<specula::AnyModel*>& models, specula::Toke
   return longer / kNodes;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -8,7 +8,7 @@
 
 #include <specula/runtime/any_model.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Seconds of a pass over 1, 2, ..., `nodes` nodes of a chain after `prompt`, which must not be empty:
 /// medians of consecutive passes over as many nodes, as in rounds. `between` runs before each pass, untimed,
@@ -22,4 +22,4 @@ std::vector<double> pass_seconds(
 /// negative values are noise. Leaves the models empty.
 double turn_seconds(const std::vector<specula::AnyModel*>& models, specula::Tokens prompt);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

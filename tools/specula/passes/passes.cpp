@@ -11,7 +11,7 @@
 #include "pass_costs.hpp"
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::NodeId;
@@ -167,4 +167,4 @@ nlohmann::ordered_json passes_json(std::span<const Passes> all) {
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

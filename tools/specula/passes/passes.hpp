@@ -15,7 +15,7 @@
 
 #include <specula/runtime/any_model.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// A model's passes over 1, 2, ... nodes of a chain.
 struct Passes {
@@ -57,4 +57,4 @@ std::string passes_table(std::span<const Passes> all);
 /// last two of targets only.
 nlohmann::ordered_json passes_json(std::span<const Passes> all);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -22,7 +22,7 @@
 #include "settings_json.hpp"
 #include "vocabulary.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::Token;
@@ -184,4 +184,4 @@ Body add_passes(CLI::App& app) {
   return [&app, options] { return measure(app, *options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -13,7 +13,7 @@
 #include "tokenizer.hpp"
 #include "vocabulary.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
@@ -51,4 +51,4 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Nats per token, by style, of the model in `model` on the first `rows` held-out rows of `length` tokens of
 /// each style in `tokens`, written by specula-train-text. Every row starts with an empty context, and its
@@ -16,4 +16,4 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
                                            std::size_t length);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -27,7 +27,7 @@
 #include "safetensors_writer.hpp"
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 using specula::cpu::Int8Groups;
@@ -209,4 +209,4 @@ Body add_quantize(CLI::App& app) {
   return [options] { return quantize(*options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -6,7 +6,7 @@
 #include <exception>
 #include <numeric>
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 const char* name_of(specula::FinishReason ending) {
@@ -98,4 +98,4 @@ void Answers::add(const Answer& answer) {
   json_.push_back(std::move(json));
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

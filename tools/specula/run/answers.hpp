@@ -15,7 +15,7 @@
 #include "decode.hpp"
 #include "draft_note.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// An answer to a turn of a prompt.
 struct Answer {
@@ -57,4 +57,4 @@ class Answers {
   bool failed_ = false;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

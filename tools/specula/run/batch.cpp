@@ -10,7 +10,7 @@
 
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 namespace {
 
@@ -108,4 +108,4 @@ void answer_batch(TextBatch& batch, std::span<AskedPrompt> prompts, const BatchR
         << fixed(static_cast<double>(tokens) / seconds_since(began), 1) << " tokens/s with the prompts\n";
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

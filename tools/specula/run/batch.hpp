@@ -18,7 +18,7 @@
 #include "text_batch.hpp"
 #include "text_stream.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct BatchRun {
   std::string pipeline;
@@ -37,4 +37,4 @@ void answer_batch(TextBatch& batch, std::span<AskedPrompt> prompts, const BatchR
                   const DecodeSettings& settings, const TextStream::BytesOf& bytes_of, std::ostream& notes,
                   const std::function<void(const Answer&)>& show);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 constexpr std::string_view kBetween = " | ";
@@ -191,4 +191,4 @@ void replay(const Recording& left, const Recording& right, TerminalSize size, co
   out << whole << '\n' << std::flush;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "terminal.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// A round of a run: when it ended and the text that it added.
 struct Moment {
@@ -48,4 +48,4 @@ double replay_pace(double seconds);
 void replay(const Recording& left, const Recording& right, TerminalSize size, const Paint& paint,
             std::ostream& out);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

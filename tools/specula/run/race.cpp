@@ -11,7 +11,7 @@
 
 #include "text_table.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Sums of one side over all prompts.
@@ -260,4 +260,4 @@ void race(const Racer& plain, const Racer& speculating, std::span<const RaceProm
         << '\n';
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -17,7 +17,7 @@
 #include "terminal.hpp"
 #include "text_stream.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct Racer {
   std::string name;
@@ -96,4 +96,4 @@ void race(const Racer& plain, const Racer& speculating, std::span<const RaceProm
           const TextStream::BytesOf& bytes_of, const Paint& paint, std::optional<TerminalSize> panes,
           std::int32_t runs, std::ostream& out, std::ostream& notes);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -28,7 +28,7 @@
 #include "text_table.hpp"
 #include "trace.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// How the texts of a run are decoded and shown.
@@ -289,4 +289,4 @@ Body add_run(CLI::App& app) {
   return [&app, options] { return run(app, *options); };
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

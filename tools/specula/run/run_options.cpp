@@ -14,7 +14,7 @@
 #include "model_options.hpp"
 #include "options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 /// Two prompts per style.
@@ -201,4 +201,4 @@ nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& en
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -14,7 +14,7 @@
 #include "processed_models.hpp"
 #include "prompt_options.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 struct RunOptions {
   ModelOptions models;
@@ -47,4 +47,4 @@ std::optional<RowRules> row_rules(const RunOptions& options, std::int32_t vocab,
 /// For the JSON.
 nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& engine);
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -10,7 +10,7 @@
 
 #include "errors.hpp"
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Whether `descriptor` is a terminal that understands escape codes.
 inline bool takes_escapes(int descriptor) {
@@ -45,4 +45,4 @@ class Paint {
   bool on_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

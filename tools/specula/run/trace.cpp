@@ -23,7 +23,7 @@
 
 extern char** environ;
 
-namespace specula_examples {
+namespace specula_tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +200,4 @@ std::string Trace::draw(const std::string& title, specula::AnyModel* target) {
   return wrote + ".dot and .svg";
 }
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -11,7 +11,7 @@
 #include <specula/pipeline.hpp>
 #include <specula/runtime/any_model.hpp>
 
-namespace specula_examples {
+namespace specula_tools {
 
 /// Writes round-0001.dot, round-0002.dot, ... into a folder; with several prompts prompt-01-round-0001.dot,
 /// ...; and trace.html, a self-contained page over all rounds. Until draw() they are in a subfolder, so that
@@ -61,4 +61,4 @@ class Trace {
   std::vector<Text> texts_;  // (prompts)
 };
 
-}  // namespace specula_examples
+}  // namespace specula_tools

@@ -197,8 +197,8 @@ void choose_styles(TokenizedCorpus& corpus, const std::vector<std::string>& chos
 /// Those of the tokens' folder, and those that the target's own files name.
 Ends ends_of(const TokenizedCorpus& corpus, const Tokenizer& tokenizer, const fs::path& target) {
   Ends ends{.document = corpus.end, .text = tokenizer.ends()};
-  const auto own = specula_examples::has_tokenizer(target) ? Tokenizer(target).ends()
-                                                           : specula_examples::read_stop_tokens(target);
+  const auto own = specula_tools::has_tokenizer(target) ? Tokenizer(target).ends()
+                                                        : specula_tools::read_stop_tokens(target);
   ends.text.insert(ends.text.end(), own.begin(), own.end());
   ends.text.push_back(corpus.end);
   std::erase_if(ends.text, [&](Token token) { return token >= corpus.vocab_size; });  // padding
@@ -215,9 +215,9 @@ void write_answers(const Settings& settings, const Weights& weights, const fs::p
                                 std::to_string(corpus.vocab_size));
   }
   if (const auto difference =
-          specula_examples::has_tokenizer(target)
-              ? specula_examples::vocabulary_difference(tokenizer.pieces(), settings.tokens,
-                                                        Tokenizer(target).pieces(), target.string())
+          specula_tools::has_tokenizer(target)
+              ? specula_tools::vocabulary_difference(tokenizer.pieces(), settings.tokens,
+                                                     Tokenizer(target).pieces(), target.string())
               : std::nullopt)
     throw std::invalid_argument("the tokens are not the target's: " + *difference);
   const Ends ends = ends_of(corpus, tokenizer, target);

@@ -16,14 +16,14 @@ void write_chat_frame(const ChatFrame& frame, const std::filesystem::path& direc
                                     {"before_question", frame.before_question},
                                     {"before_answer", frame.before_answer},
                                     {"before_next_question", frame.before_next_question}};
-  specula_examples::write_file(directory / "chat.json", json.dump() + "\n");
+  specula_tools::write_file(directory / "chat.json", json.dump() + "\n");
 }
 
 ChatFrame read_chat_frame(const std::filesystem::path& directory, std::int32_t vocab_size) {
   const auto file = directory / "chat.json";
   if (!std::filesystem::exists(file))
     throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text prompts`");
-  const auto json = specula::files::parse_json(specula_examples::read_file(file), file.string());
+  const auto json = specula::files::parse_json(specula_tools::read_file(file), file.string());
   const specula::files::JsonFields fields(json, file.string());
   const auto read = [&](const char* key) {
     const Document tokens = fields.integers(key);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using specula::files::JsonFields;
-using specula_examples::read_file;
+using specula_tools::read_file;
 
 constexpr std::string_view kTrainSuffix = ".train.jsonl";
 constexpr std::string_view kHeldoutSuffix = ".heldout.jsonl";

@@ -179,7 +179,7 @@ std::vector<std::string> pipelines_of(const std::string& method) {
 }
 
 std::string verdict(const fs::path& file, const std::string& method) {
-  const auto json = specula::files::parse_json(specula_examples::read_file(file), file.string());
+  const auto json = specula::files::parse_json(specula_tools::read_file(file), file.string());
   const specula::files::JsonFields all(json, file.string());
   char line[320];
   std::string out, best, best_draft;

@@ -83,7 +83,7 @@ DraftVocabulary count_draft_vocabulary(const std::filesystem::path& folder, std:
                                        double enough) {
   const auto corpus = read_tokens(folder);
   return count_draft_vocabulary(corpus, std::vector<double>(corpus.styles.size(), 1), size,
-                                specula_examples::read_stop_tokens(folder), enough);
+                                specula_tools::read_stop_tokens(folder), enough);
 }
 
 std::string describe(const DraftVocabulary& vocabulary) {

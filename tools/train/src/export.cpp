@@ -198,7 +198,7 @@ Kind head_kind(const DecoderConfig& config) {
       .figures = "nats a token, share of tokens on which head and target agree"};
 }
 
-using specula_examples::fixed;
+using specula_tools::fixed;
 
 std::string data_section(const ModelCard& card) {
   std::string except;
@@ -253,8 +253,8 @@ void write_directory(const torch::nn::Module& module, const Json& config, const 
   const auto buffers = module.named_buffers();
   if (const auto* tokens = buffers.find(kDraftTokens)) tensors.insert(kDraftTokens, *tokens);
   write_safetensors(tensors, directory / "model.safetensors");
-  specula_examples::write_file(directory / "config.json", config.dump(2) + "\n");
-  specula_examples::write_file(directory / "MODEL_CARD.md", model_card(kind, parameters, card));
+  specula_tools::write_file(directory / "config.json", config.dump(2) + "\n");
+  specula_tools::write_file(directory / "MODEL_CARD.md", model_card(kind, parameters, card));
   copy_tokenizer(tokenizer, directory);
 }
 

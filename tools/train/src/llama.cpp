@@ -112,7 +112,7 @@ DecoderConfig read_config(const std::filesystem::path& directory,
                        .query_key_norms = read.query_key_norms};
   if (read.max_position > 0) config.max_positions = read.max_position;
   config.exits.assign(read.exits.begin(), read.exits.end());
-  config.ends = specula_examples::read_stop_tokens(directory);
+  config.ends = specula_tools::read_stop_tokens(directory);
   config.validate();
   return config;
 }

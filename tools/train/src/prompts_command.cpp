@@ -31,10 +31,10 @@ namespace specula_train {
 namespace {
 
 namespace fs = std::filesystem;
-using specula_examples::Chat;
-using specula_examples::ChatTemplate;
-using specula_examples::ChatTurn;
-using specula_examples::ChatVocabulary;
+using specula_tools::Chat;
+using specula_tools::ChatTemplate;
+using specula_tools::ChatTurn;
+using specula_tools::ChatVocabulary;
 
 /// The chat template of a model with its tokenizer.
 struct Chats {
@@ -124,7 +124,7 @@ struct PromptsCommand {
     const Tokenizer tokenizer(target);
     for (const auto& note : tokenizer.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
     std::optional<Chats> chats;
-    if (auto found = raw ? std::nullopt : specula_examples::find_chat_template(target)) {
+    if (auto found = raw ? std::nullopt : specula_tools::find_chat_template(target)) {
       const auto piece = [&](Token token) {
         return token == specula::kNoToken ? std::string()
                                           : tokenizer.pieces()[static_cast<std::size_t>(token)];
@@ -132,7 +132,7 @@ struct PromptsCommand {
       found->begin = piece(tokenizer.begin());
       found->end = piece(tokenizer.end());
       chats.emplace(Chats{tokenizer, ChatTemplate(std::move(*found)),
-                          specula_examples::chat_vocabulary(tokenizer), system});
+                          specula_tools::chat_vocabulary(tokenizer), system});
     }
     if (!chats && !asks.empty())
       throw std::invalid_argument(
@@ -183,7 +183,7 @@ struct PromptsCommand {
       throw std::invalid_argument("--longest-prompt " + longest_of.begin()->first +
                                   ": no style of this name");
     write_tokens(corpus, output);
-    specula_examples::copy_tokenizer(target, output);
+    specula_tools::copy_tokenizer(target, output);
     write_chat_frame(chats ? chats->frame() : ChatFrame{.ends = tokenizer.ends()}, output);
   }
 
@@ -264,7 +264,7 @@ struct UnlikeCommand {
   void run() const {
     WordRuns runs(words);
     for (const auto& file : prompts) {
-      std::istringstream lines(specula_examples::read_file(file));
+      std::istringstream lines(specula_tools::read_file(file));
       for (std::string line; std::getline(lines, line);)
         if (!line.empty())
           for_each_text(specula::files::parse_json(line, file.string()),
@@ -298,7 +298,7 @@ struct UnlikeCommand {
                   example.empty() ? "" : (", such as\n    " + one_line(example)).c_str());
     }
     write_tokens(corpus, output);
-    specula_examples::copy_tokenizer(data, output);
+    specula_tools::copy_tokenizer(data, output);
   }
 };
 
@@ -342,7 +342,7 @@ struct HeldoutCommand {
         prompt["category"] = style.name;
         lines += prompt.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
       }
-    specula_examples::write_file(output, lines);
+    specula_tools::write_file(output, lines);
   }
 };
 

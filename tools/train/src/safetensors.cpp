@@ -17,7 +17,7 @@ namespace specula_train {
 
 void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
                        const std::filesystem::path& file) {
-  specula_examples::SafetensorsWriter out;
+  specula_tools::SafetensorsWriter out;
   for (const auto& item : tensors) {
     const bool integers = item.value().scalar_type() == torch::kInt32;
     const auto value =
@@ -25,7 +25,7 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
     out.add(item.key(), integers ? "I32" : "BF16", value.sizes().vec(),
             {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
   }
-  specula_examples::write_file(file, out.bytes());
+  specula_tools::write_file(file, out.bytes());
 }
 
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus,

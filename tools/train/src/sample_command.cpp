@@ -129,7 +129,7 @@ class Sampled {
                                  {"begun", nlohmann::ordered_json::object()}};
     for (std::size_t i = 0; i < prompts_.size(); ++i)
       state["begun"][corpus_.styles[i].name] = prompts_[i].next;
-    specula_examples::write_file(state_file(), state.dump(2) + "\n");
+    specula_tools::write_file(state_file(), state.dump(2) + "\n");
   }
 
  private:
@@ -147,7 +147,7 @@ class Sampled {
 
   void restore() {
     const auto json =
-        specula::files::parse_json(specula_examples::read_file(state_file()), state_file().string());
+        specula::files::parse_json(specula_tools::read_file(state_file()), state_file().string());
     const specula::files::JsonFields state(json, state_file().string());
     number_ = first_number_ = static_cast<std::uint32_t>(state.integer("number"));
     texts_ = static_cast<std::size_t>(state.integer("texts"));

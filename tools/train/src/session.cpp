@@ -61,7 +61,7 @@ void Session::check_vocabulary(const DecoderConfig& config, const std::filesyste
     for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
       const auto own = directory / name, of_data = options_.data / name;
       if (std::filesystem::exists(own) && std::filesystem::exists(of_data) &&
-          specula_examples::read_file(own) != specula_examples::read_file(of_data)) {
+          specula_tools::read_file(own) != specula_tools::read_file(of_data)) {
         std::fprintf(stderr, "warning: %s is not that of the data: are the tokens the same?\n", own.c_str());
       }
     }

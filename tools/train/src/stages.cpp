@@ -79,7 +79,7 @@ bool Stages::run(const std::string& name, const std::vector<Call>& calls) {
   std::string text;
   for (const auto& call : calls) text += call.text() + "\n";
   const auto file = directory_ / (name + ".done");
-  if (fs::exists(file) && specula_examples::read_file(file) == text) {
+  if (fs::exists(file) && specula_tools::read_file(file) == text) {
     std::printf("== %s: done before\n", name.c_str());
     return true;
   }
@@ -92,7 +92,7 @@ bool Stages::run(const std::string& name, const std::vector<Call>& calls) {
       return false;
     }
   }
-  specula_examples::write_file(file, text);
+  specula_tools::write_file(file, text);
   return true;
 }
 

@@ -7,21 +7,21 @@
 
 namespace specula_train {
 
-using specula_examples::copy_tokenizer;
-using specula_examples::count_tokens;
-using specula_examples::Document;
-using specula_examples::kBegin;
-using specula_examples::kEnd;
-using specula_examples::mark_given;
-using specula_examples::parse_assignment;
-using specula_examples::read_style_infos;
-using specula_examples::read_tokens;
-using specula_examples::StyleInfo;
-using specula_examples::StyleInfos;
-using specula_examples::Token;
-using specula_examples::TokenizedCorpus;
-using specula_examples::TokenizedStyle;
-using specula_examples::write_style_infos;
-using specula_examples::write_tokens;
+using specula_tools::copy_tokenizer;
+using specula_tools::count_tokens;
+using specula_tools::Document;
+using specula_tools::kBegin;
+using specula_tools::kEnd;
+using specula_tools::mark_given;
+using specula_tools::parse_assignment;
+using specula_tools::read_style_infos;
+using specula_tools::read_tokens;
+using specula_tools::StyleInfo;
+using specula_tools::StyleInfos;
+using specula_tools::Token;
+using specula_tools::TokenizedCorpus;
+using specula_tools::TokenizedStyle;
+using specula_tools::write_style_infos;
+using specula_tools::write_tokens;
 
 }  // namespace specula_train

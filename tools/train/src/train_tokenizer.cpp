@@ -105,7 +105,7 @@ bool reproduces(const Tokenizer& tokenizer, const std::string& text) {
 
 TokenizedCorpus no_documents(const Tokenizer& tokenizer) {
   return {.vocab_size = tokenizer.vocab_size(),
-          .vocabulary = specula_examples::fingerprint(tokenizer.pieces()),
+          .vocabulary = specula_tools::fingerprint(tokenizer.pieces()),
           .begin = tokenizer.begin() == specula::kNoToken ? tokenizer.end() : tokenizer.begin(),
           .end = tokenizer.end(),
           .styles = {}};

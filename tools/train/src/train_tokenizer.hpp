@@ -24,7 +24,7 @@ struct TokenizerOptions {
 void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& options,
                      const std::filesystem::path& model_file);
 
-using specula_examples::Tokenizer;
+using specula_tools::Tokenizer;
 
 /// Whether decoding the tokens of a text gives the text, except for a space in front, which some tokenizers
 /// add.

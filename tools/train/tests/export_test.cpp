@@ -263,7 +263,7 @@ TEST_CASE("a GGUF file is a model, too") {
   auto config = tiny_target();
   config.qkv_bias = true;  // a Qwen2
   st::Llama model(config), other(config);
-  specula_examples::GgufContainer out;
+  specula_tools::GgufContainer out;
   out.set("general.architecture", "qwen2");
   const auto set = [&](const std::string& key, std::int64_t value) {
     out.set("qwen2." + key, static_cast<std::uint32_t>(value));
