@@ -160,7 +160,8 @@ TEST_CASE("what ends a text: the keys, and tokens that libllama knows by their t
   GgufVocabulary none = from_pieces({"a"});
   none.end.reset();
   none.tokens[2] = "<end>";
-  CHECK(make_gguf_tokenizer(none, "m.gguf").ends() == Tokens{2});  // a control token where SentencePiece has its end
+  CHECK(make_gguf_tokenizer(none, "m.gguf").ends() ==
+        Tokens{2});  // a control token where SentencePiece has its end
   none.types[2] = GgufVocabulary::normal;
   CHECK(complaint(none) ==
         "m.gguf: neither it nor a file beside it names a token that ends a text: name it as eos_token in "
