@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <deque>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -125,6 +126,14 @@ struct Server {
     FAIL("no server at ", endpoint, ": ", process->ended() ? process->read() : "it does not answer");
   }
 };
+
+/// As Linux lists them.
+std::string children_of(pid_t parent) {
+  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
+  std::string text;
+  std::getline(in, text);
+  return text;
+}
 
 bool can_run() {
   static const bool once = [] {
@@ -258,7 +267,7 @@ TEST_CASE("chains and trees write the local text, in one round trip to each serv
     }
 }
 
-TEST_CASE("a server that dies ends the process; a supervisor goes on with the same text") {
+TEST_CASE("a server that dies or answers no more ends the process; a supervisor goes on with the same text") {
   if (!can_run()) return;
   quiet();
   std::deque<Server> servers(2);
@@ -277,4 +286,29 @@ TEST_CASE("a server that dies ends the process; a supervisor goes on with the sa
   begin += broken.read();
   CHECK(broken.end() == 0);
   CHECK(begin == text);
+
+  // One that stays connected and answers no more, for longer than is allowed, then again.
+  std::vector<std::string> impatient = words;
+  impatient.push_back("1");
+  Process waiting(impatient);
+  begin = waiting.read(30);
+  const std::string child = children_of(waiting.pid);
+  ::kill(servers[0].process->pid, SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  if (!child.empty()) CHECK(children_of(waiting.pid) != child);
+  ::kill(servers[0].process->pid, SIGCONT);
+  begin += waiting.read();
+  CHECK(waiting.end() == 0);
+  CHECK(begin == text);
+}
+
+TEST_CASE("waits for servers are limited on the connections to them, and on no others") {
+  if (!can_run()) return;
+  quiet();
+  const Listener other;
+  Machines machines;
+  const Endpoints endpoints{machines.servers[0].proxy.endpoint(), machines.servers[1].proxy.endpoint()};
+  CHECK(llama_cpp::limit_rpc_waits(endpoints, 60s) == 2);
+  CHECK(llama_cpp::limit_rpc_waits(Endpoints{other.endpoint}, 60s) == 0);
+  CHECK_THROWS_AS(llama_cpp::limit_rpc_waits(Endpoints{"host"}, 60s), std::invalid_argument);
 }

@@ -38,6 +38,7 @@ struct ModelOptions : DecodingOptions, ArithmeticOptions {
   std::int32_t draft_threads = 0, gpu_layers = -1;
   bool same_bits = false, verbose = false;
   std::vector<std::string> rpc, draft_rpc;
+  int rpc_limit = 300;  // seconds that a server may let wait
   std::vector<double> rpc_delays;  // milliseconds of one way to the servers
 };
 

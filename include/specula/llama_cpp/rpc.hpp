@@ -5,8 +5,11 @@
 #include <ggml-backend.h>
 #include <ggml-rpc.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,31 +37,40 @@ namespace specula::llama_cpp {
 
 namespace detail {
 
+/// An address that libllama connects to for "HOST:PORT", which is of IPv4. Throws std::invalid_argument for
+/// an endpoint that is none, std::runtime_error for a host that is not known.
+inline sockaddr_in rpc_address(const std::string& endpoint) {
+  const std::size_t colon = endpoint.find(':');
+  const std::string_view digits =
+      std::string_view(endpoint).substr(colon == std::string::npos ? endpoint.size() : colon + 1);
+  std::uint16_t port = 0;
+  if (colon == 0 || !specula::detail::read_number(digits, port) || port == 0)
+    throw std::invalid_argument("rpc_devices: endpoint '" + endpoint +
+                                "', must be HOST:PORT with a port of 1 to 65535, and a host without colons");
+  addrinfo hints{};
+  hints.ai_family = AF_INET, hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int code =
+          getaddrinfo(endpoint.substr(0, colon).c_str(), std::string(digits).c_str(), &hints, &found);
+      code != 0)
+    throw std::runtime_error("RPC server " + endpoint + ": the host is not known: " + gai_strerror(code));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
+  sockaddr_in out{};
+  std::memcpy(&out, address->ai_addr, sizeof out);
+  return out;
+}
+
 /// A connection that sees whether an RPC server is there, since libllama ends the process where none is.
 class RpcProbe {
  public:
   /// Throws std::runtime_error naming the endpoint if it cannot be connected to.
   RpcProbe(const std::string& endpoint, std::chrono::milliseconds patience)
       : endpoint_(endpoint), patience_(patience) {
-    const std::size_t colon = endpoint.find(':');
-    const std::string_view digits =
-        std::string_view(endpoint).substr(colon == std::string::npos ? endpoint.size() : colon + 1);
-    std::uint16_t port = 0;
-    if (colon == 0 || !specula::detail::read_number(digits, port) || port == 0)
-      throw std::invalid_argument(
-          "rpc_devices: endpoint '" + endpoint +
-          "', must be HOST:PORT with a port of 1 to 65535, and a host without colons");
-    addrinfo hints{};
-    hints.ai_family = AF_INET, hints.ai_socktype = SOCK_STREAM;  // as libllama connects
-    addrinfo* found = nullptr;
-    if (const int code =
-            getaddrinfo(endpoint.substr(0, colon).c_str(), std::string(digits).c_str(), &hints, &found);
-        code != 0)
-      fail(std::string("the host is not known: ") + gai_strerror(code));
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
+    const sockaddr_in address = rpc_address(endpoint);
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (socket_ < 0) fail("no socket: " + std::generic_category().message(errno));
-    int error = ::connect(socket_, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+    int error =
+        ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       socklen_t size = sizeof error;
       if (!ready(POLLOUT))
@@ -149,7 +161,8 @@ inline void expect_rpc_server(const std::string& endpoint,
 /// nullptr: for llama_model_params::devices, which load() reads. The model's layers go to these devices, by
 /// their free memory; the embedding of tokens stays here. Models that are not given them do not use them. A
 /// server serves one process at a time, and llama.cpp's protocol has no protection: only on a network of
-/// one's own. Once a server was found here, its loss ends this process, inside libllama (docs/llama_cpp.md).
+/// one's own. Once a server was found here, its loss ends this process, inside libllama (docs/llama_cpp.md);
+/// for one that stays connected and answers no more there is limit_rpc_waits().
 ///
 /// Throws what expect_rpc_server() throws, for each endpoint; std::invalid_argument for one that is there
 /// twice and for more than 15 devices; std::runtime_error if llama.cpp was built without RPC. Some round
@@ -188,6 +201,35 @@ inline std::vector<ggml_backend_dev_t> rpc_devices(
                                 " devices, libllama runs a model on at most " + std::to_string(kMost));
   devices.push_back(nullptr);
   return devices;
+}
+
+/// From here on a server at one of these endpoints that lets libllama wait longer than `most` counts as lost,
+/// which ends this process: else it waits for ever for one that is connected and answers no more, as a
+/// machine that sleeps, or a link that drops packets. To be called when a model lies on the servers; the
+/// longest wait is that for a prompt's largest pass. Returns how many connections it found. Throws as
+/// expect_rpc_server() for an endpoint that is none.
+inline std::int32_t limit_rpc_waits(std::span<const std::string> endpoints, std::chrono::seconds most) {
+  std::vector<sockaddr_in> servers;
+  for (const std::string& endpoint : endpoints) servers.push_back(detail::rpc_address(endpoint));
+  rlimit limit{};
+  constexpr rlim_t kMost = 1 << 20;
+  const rlim_t sockets = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur, kMost) : kMost;
+  const timeval wait{.tv_sec = most.count(), .tv_usec = 0};
+  std::int32_t found = 0;
+  for (int socket = 0; socket < static_cast<int>(sockets); ++socket) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || size != sizeof peer)
+      continue;
+    const bool ours = std::any_of(servers.begin(), servers.end(), [&](const sockaddr_in& server) {
+      return peer.sin_family == AF_INET && peer.sin_port == server.sin_port &&
+             peer.sin_addr.s_addr == server.sin_addr.s_addr;
+    });
+    if (ours && ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) == 0 &&
+        ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) == 0)
+      ++found;
+  }
+  return found;
 }
 
 /// Runs a pass over 1, 2, ..., `nodes` nodes of an empty model, so that no later one is the first of its

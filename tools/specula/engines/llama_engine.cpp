@@ -35,6 +35,7 @@ GgufFiles files_of(const ModelOptions& options) {
   if (options.target.empty()) throw UsageError("--target is required with --engine llama.cpp: a GGUF file");
   GgufFiles files{options.target, {}, options.bigram, options.gpu_layers, options.rpc, options.draft_rpc};
   files.same_bits = options.same_bits;
+  files.rpc_limit = options.rpc_limit;
   for (const auto& [name, file] : named_drafts(options.drafts)) files.drafts.emplace(name, file);
   return files;
 }

@@ -2,6 +2,7 @@
 #include "llama_models.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <stdexcept>
 #include <utility>
@@ -131,7 +132,9 @@ std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file,
     }
     params.devices = devices.data();
   }
-  return specula::llama_cpp::load(file, params);
+  auto model = specula::llama_cpp::load(file, params);
+  if (!servers.empty()) specula::llama_cpp::limit_rpc_waits(servers, std::chrono::seconds(files_.rpc_limit));
+  return model;
 }
 
 void GgufModels::prepare(const std::vector<std::string>& drafts, specula::PipelineRoom room,

@@ -35,6 +35,13 @@ void add_llama_cpp_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--draft-rpc", options.draft_rpc, "The same for the drafts")
       ->delimiter(',')
       ->group(kLlamaCpp);
+  app.add_option(
+         "--rpc-limit", options.rpc_limit,
+         "Seconds without an answer after which a server counts as lost; it needs them for the largest "
+         "pass over a prompt")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str()
+      ->group(kLlamaCpp);
   app.add_flag("--verbose", options.verbose,
                "Show all log messages of llama.cpp, not only warnings and errors")
       ->group(kLlamaCpp);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A text that outlives the servers of its model: libllama ends the process that loses an RPC server, so the
-// model runs in a child, and this process starts another one with the text so far. usage:
-// specula-llama-supervised TARGET.gguf HOST:PORT[,...] PROMPT [MAX_NEW_TOKENS]
+// model runs in a child, and this process starts another one with the text so far. A server that is connected
+// and does not answer for SECONDS (300) counts as lost. usage:
+// specula-llama-supervised TARGET.gguf HOST:PORT[,...] PROMPT [MAX_NEW_TOKENS [SECONDS]]
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@ struct Job {
   std::vector<std::string> servers;
   std::string prompt;
   std::int32_t most;
+  std::chrono::seconds limit;
 };
 
 /// A token and its text, from the child to the parent in one piece.
@@ -57,6 +59,7 @@ void run_child(const Job& job, const std::vector<Token>& written, int to) {
   llama_model_params params = llama_model_default_params();
   params.devices = devices.data();
   const auto file = specula::llama_cpp::load(job.target, params);
+  specula::llama_cpp::limit_rpc_waits(job.servers, job.limit);
   const llama_vocab* const vocab = llama_model_get_vocab(file.get());
   const std::vector<Token> ends = specula::llama_cpp::end_tokens(vocab);
   const auto left = job.most - static_cast<std::int32_t>(written.size());
@@ -120,10 +123,11 @@ std::vector<std::string> split(const std::string& list) {
 
 int main(int argc, char** argv) try {
   if (argc < 4) {
-    std::cerr << "usage: " << argv[0] << " TARGET.gguf HOST:PORT[,...] PROMPT [MAX_NEW_TOKENS]\n";
+    std::cerr << "usage: " << argv[0] << " TARGET.gguf HOST:PORT[,...] PROMPT [MAX_NEW_TOKENS [SECONDS]]\n";
     return 2;
   }
-  const Job job{argv[1], split(argv[2]), argv[3], argc > 4 ? std::atoi(argv[4]) : 128};
+  const Job job{argv[1], split(argv[2]), argv[3], argc > 4 ? std::atoi(argv[4]) : 128,
+                std::chrono::seconds(argc > 5 ? std::atoi(argv[5]) : 300)};
   std::vector<Token> written;
   std::cout << job.prompt;
   for (int tries = 0; tries < kTries; ++tries) {
