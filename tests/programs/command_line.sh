@@ -733,7 +733,7 @@ table[5]=chain:bigram=text@max-gram
 expect 0 'chain:bigram=text@max-gram: 8 tokens' "${table[@]}"
 expect 0 'chain:bigram=both@max-gram: 8 tokens' "$specula" run --models "$pack" --target "$models/target" \
   --pipeline chain:bigram=both@max-gram --prompt 'def add(a, b):' --max-new-tokens 8
-expect 2 'there is no table of bigrams for this target; write one with specula-bigram' "$specula" run --models "$pack" \
+expect 2 'there is no table of bigrams for this target; write one with specula bigram' "$specula" run --models "$pack" \
   --target "$models/target" --pipeline chain:bigram=table@max-gram --prompt x
 table[5]=chain:bigram=table@max-gram
 printf '{"vocab_size":2,' >"$pack/bigram/bigram.json"

@@ -2,7 +2,6 @@
 // `specula-train-text prompts`: what a target is to go on with; `unlike`: its texts without those that share
 // something with an evaluation's prompts.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <specula/base/read_number.hpp>
 #include <specula/files/json_fields.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -80,8 +80,7 @@ struct Chats {
 
 std::size_t read_count(const char* option, const std::string& text) {
   std::size_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
+  if (!specula::detail::read_number(text, count))
     throw std::invalid_argument(std::string(option) + " " + text +
                                 ": expected a number of tokens, or NAME=N");
   return count;
