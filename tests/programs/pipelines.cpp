@@ -825,7 +825,7 @@ TEST_CASE("Max-Gram copies, and uses the models' bigram table without a match") 
     CHECK_THROWS_WITH_AS(first_draft_tokens(bare, name, pair),
                          ("pipeline '" + std::string(name) +
                           "': bigram=table: there is no table of bigrams for this target; write one with "
-                          "specula-bigram, or take bigram=text or bigram=none, which need none")
+                          "specula bigram, or take bigram=text or bigram=none, which need none")
                              .c_str(),
                          specula::PipelineError);
   CHECK(first_draft_tokens(toys, "horizontal:0:2@base,max-gram", kPrompt) == DraftTokens{9, 10});
