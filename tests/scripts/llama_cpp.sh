@@ -11,7 +11,7 @@ root=$1
 cpu() { printf 'flags\t\t: fpu sse4_2 avx avx2 fma f16c bmi2 %s\n' "$1" >"$scratch/cpuinfo"; }
 built() { mkdir -p "$1/share" && printf '%s\n' "$1" >"$1/share/specula-llama-cpp"; }
 export SPECULA_CPUINFO=$scratch/cpuinfo
-prefix=$scratch/specula/llama.cpp-$(sed -n 's/^version=//p' "$root/scripts/llama_cpp")-rpc-jinja-$(uname -m)
+prefix=$scratch/specula/llama.cpp-$(sed -n 's/^version=//p' "$root/scripts/llama_cpp")-rpc-schema-$(uname -m)
 [ "$(uname -m)" != x86_64 ] || prefix+=-sse4_2-avx-avx2-fma-f16c-bmi2
 built "$prefix" && built "$prefix-same-bits" && built "$prefix-programs" && built "$prefix-avx512" && built "$prefix-avx512-vbmi-vnni-bf16"
 llama_cpp=(env XDG_CACHE_HOME="$scratch" "$root/scripts/llama_cpp")

@@ -21,6 +21,7 @@
 #include "draft_note.hpp"
 #include "files.hpp"
 #include "json_file.hpp"
+#include "json_schema.hpp"
 #include "progress_bar.hpp"
 #include "race.hpp"
 #include "run_options.hpp"
@@ -30,6 +31,15 @@
 
 namespace specula_tools {
 namespace {
+
+/// Of a file with a JSON schema. Throws UsageError.
+std::string grammar_of(const std::string& file) {
+  try {
+    return grammar_of_schema(read_file(file), file);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(error.what());
+  }
+}
 
 /// How the texts of a run are decoded and shown.
 class Run {
@@ -89,6 +99,7 @@ class Run {
   void prepare() {
     MakeTextRule grammar;
     if (!options_.grammar.empty()) grammar = engine_.grammar(read_file(options_.grammar));
+    if (const auto& file = options_.json_schema; !file.empty()) grammar = engine_.grammar(grammar_of(file));
     std::vector<std::vector<Token>> before;
     for (const AskedPrompt& prompt : asked_) before.emplace_back(prompt.longest);
     room_ = std::min(engine_.longest_prompt(settings_.max_new_tokens), kTalkTokens);

@@ -63,6 +63,10 @@ void add_rule_options(CLI::App& app, RunOptions& options) {
          "With --engine llama.cpp: a file with a grammar in llama.cpp's notation (GBNF), to which the "
          "text behind the prompt keeps")
       ->check(CLI::ExistingFile);
+  app.add_option("--json-schema", options.json_schema,
+                 "Likewise: a file with a JSON schema, of which the text is an instance")
+      ->check(CLI::ExistingFile)
+      ->excludes("--grammar");
 }
 
 /// Of "TOKEN=BIAS".
@@ -198,6 +202,7 @@ nlohmann::ordered_json settings_json(const RunOptions& options, const Engine& en
         {"repetition", p.repetition}, {"presence", p.presence}, {"frequency", p.frequency}, {"last", p.last}};
   if (!options.biases.empty()) out["logit_bias"] = options.biases;
   if (!options.grammar.empty()) out["grammar"] = leaf(options.grammar);
+  if (!options.json_schema.empty()) out["json_schema"] = leaf(options.json_schema);
   return out;
 }
 

@@ -20,7 +20,7 @@ struct RunOptions {
   ModelOptions models;
   PromptOptions prompts;
   std::string pipeline;  // empty: Engine::default_pipeline()
-  std::string prompt, color = "auto", trace, json, grammar;
+  std::string prompt, color = "auto", trace, json, grammar, json_schema;
   std::vector<std::string> stops, biases;
   specula::Penalties penalties{.last = 64};
   std::int32_t batch = 0;  // texts at once; 0: one after the other, as they come
