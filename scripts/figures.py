@@ -17,7 +17,7 @@ import runs
 root = pathlib.Path(os.environ.get("SPECULA_ROOT") or pathlib.Path(__file__).resolve().parents[1])
 folder = root / "docs" / "benchmarks"
 RESAMPLINGS = 10000
-TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench",
+TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench", "lengths": "of Spec-Bench and MT-bench",
           "gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
 RENAMED = {"ASD": "every 2nd layer skipped"}  # labels of earlier runs: these rows leave the paper's thresholding out
 
