@@ -188,25 +188,29 @@ def waiting(p, seconds):
 FAR = (0, 0.04, 1)  # seconds
 
 
+def far_over(other, row, seconds=FAR[-1]):
+    """The speed of a row of paper_far over that of another one, on the same prompts, where each pass waits."""
+    return speedup_over_all((waiting(other, seconds), waiting(row, seconds)))
+
+
+def best_chain(draft, seconds=FAR[-1]):
+    """The row of paper_far whose chains of this draft are the fastest where each pass waits; None: there are none."""
+    plain = load("paper_far")["pipelines"][0]
+    return max((row for row in rows("paper_far") if row.label.startswith(f"{draft}, chain")), default=None,
+               key=lambda row: over_all([(waiting(plain, seconds), waiting(row.p, seconds))])[0])
+
+
 @named(TABLES, "far")
 def far(page):
-    """Speedups where each pass waits, and of the best chain of the same draft by time, on the same prompts."""
-    shown, plain = rows("paper_far"), load("paper_far")["pipelines"][0]
-    chains = {}
-    for row in shown:
+    """Speedups where each pass waits, and over the best chain of the same draft."""
+    plain, out = load("paper_far")["pipelines"][0], []
+    for row in rows("paper_far"):
         draft, _, shape = row.label.partition(", ")
-        if shape.startswith("chain"):
-            chains.setdefault(draft, []).append(row)
-    best = {(draft, s): max(of, key=lambda row: over_all([(waiting(plain, s), waiting(row.p, s))])[0]) for draft, of in chains.items() for s in FAR}
-    out = []
-    for row in shown:
-        draft, _, shape = row.label.partition(", ")
-        picks = [best.get((draft, s)) for s in FAR]
-        if shape.startswith("chain") and row not in picks:
+        best = [chain.label if (chain := best_chain(draft, s)) else None for s in FAR]
+        if shape.startswith("chain") and row.label not in best:
             continue
-        at = [speedup_over_all((waiting(plain, s), waiting(row.p, s))) for s in FAR]
-        of = picks[-1]
-        out.append([row.label, row["MAT"], *at, speedup_over_all((waiting(of.p, FAR[-1]), waiting(row.p, FAR[-1]))) if of and of is not row else ""])
+        over = best_chain(draft) if best[-1] and best[-1] != row.label else None
+        out.append([row.label, row["MAT"], *(far_over(plain, row.p, s) for s in FAR), far_over(over.p, row.p) if over else ""])
     heads = [f"a pass waits {s * 1e3:g} ms" if s else "no wait" for s in FAR]
     return table(["draft and shape", "MAT", *heads, f"over the draft's best chain, {FAR[-1]:g} s"], out) + [
         "", f"Each pass of the target is counted with its time and the wait; {DEFINED_TIMED}"] + source("paper_far", page)
@@ -549,6 +553,18 @@ def listed(models):
 
 
 DRAFTS = ("small", "base", "s2d", "glide", "eagle", "hass")
+
+
+@named(CLAIMS, *((f"far: {label}", label) for label in (
+    "small, tree of 60", "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")))
+def far_over_chain(label):
+    """Where a pass waits a second: over the best chain of the same draft."""
+    return far_over(best_chain(label.partition(", ")[0]).p, Row("paper_far", label).p)
+
+
+@named(CLAIMS, ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
+def far_over_other(label, other):
+    return far_over(Row("paper_far", other).p, Row("paper_far", label).p)
 
 
 @named(CLAIMS, "drafts")
