@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#ifdef SPECULA_HAS_JINJA
+#ifdef SPECULA_HAS_JSON_SCHEMA
 
 #include <json-schema-to-grammar.h>
 

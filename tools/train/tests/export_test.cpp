@@ -205,7 +205,7 @@ TEST_CASE("errors name the key of an unsupported model") {
   refuses("mlp_bias", true);
   refuses("sliding_window", 128);
   refuses("quantization_config", nlohmann::json::object());
-  refuses("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}});
+  refuses("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}});
   refuses("head_dim", 7);
 }
 
@@ -274,6 +274,11 @@ TEST_CASE("a GGUF file is a model, too") {
   set("vocab_size", config.vocab_size);
   out.set("qwen2.attention.layer_norm_rms_epsilon", static_cast<float>(config.norm_epsilon));
   out.set("qwen2.rope.freq_base", static_cast<float>(config.rope_theta));
+  std::vector<std::string> tokens;
+  for (std::int64_t t = 0; t < config.vocab_size; ++t) tokens.push_back("t" + std::to_string(t));
+  tokens[5] = "<|im_end|>";  // ends texts by its text
+  out.set("tokenizer.ggml.model", "llama");
+  out.set("tokenizer.ggml.tokens", tokens);
   out.set("tokenizer.ggml.eos_token_id", std::uint32_t{9});
   out.set("tokenizer.ggml.eot_token_id", std::uint32_t{7});
   for (const auto& item : model->named_parameters()) {
@@ -288,7 +293,7 @@ TEST_CASE("a GGUF file is a model, too") {
   CHECK(read_back.layers == 3);
   CHECK(read_back.qkv_bias);
   CHECK(read_back.tied_head);
-  CHECK(read_back.ends == std::vector<std::int32_t>{7, 9});
+  CHECK(read_back.ends == std::vector<std::int32_t>{5, 7, 9});
   st::load_weights(file, *other);
   for (std::size_t i = 0; i < model->parameters().size(); ++i)
     CHECK(torch::equal(other->parameters()[i], model->parameters()[i]));
