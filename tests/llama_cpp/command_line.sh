@@ -91,18 +91,19 @@ cat >"$scratch/schema.json" <<'END'
  "code": {"type": "string", "pattern": "^[a-c]{2,3}$"}}, "required": ["digit", "word", "code"], "additionalProperties": false}
 END
 echo '{"type": "number", "$ref": "#/nowhere"}' >"$scratch/wrong.json"
-schema=("${run[@]}" --prompt "$question" --max-new-tokens 80 --json-schema "$scratch/schema.json")
-if ! "${schema[@]}" 2>&1 | grep -q 'built without'; then
-  for pipeline in autoregressive chain:3; do
-    "${schema[@]}" --pipeline $pipeline >"$scratch/instance" 2>/dev/null
-    expect 0 '^fits$' python3 - "$scratch/instance" "$question" <<'END'
+cat >"$scratch/fits.py" <<'END'
 import json, re, sys
 x = json.loads(open(sys.argv[1]).read()[len(sys.argv[2]):])
 print("fits" if set(x) == {"digit", "word", "code"} and 3 <= x["digit"] <= 5 and x["word"] in ("yes", "no") and re.fullmatch("[a-c]{2,3}", x["code"]) else x)
 END
+schema=("${run[@]}" --prompt "$question" --max-new-tokens 80 --json-schema "$scratch/schema.json")
+if ! "${schema[@]}" 2>&1 | grep -q 'built without'; then
+  for pipeline in autoregressive chain:3; do
+    "${schema[@]}" --pipeline $pipeline >"$scratch/instance" 2>/dev/null
+    expect 0 '^fits$' python3 "$scratch/fits.py" "$scratch/instance" "$question"
   done
   expect 2 'wrong.json: JSON schema conversion failed' "${run[@]}" --json-schema "$scratch/wrong.json" --prompt x
-  expect 2 'schema: .*parse error' "${run[@]}" --json-schema "$scratch/letters.gbnf" --prompt x
+  expect 2 'letters.gbnf: .*parse error' "${run[@]}" --json-schema "$scratch/letters.gbnf" --prompt x
 else
   expect 2 "built without llama.cpp's converter of JSON schemas" "${schema[@]}"
 fi
