@@ -2,14 +2,12 @@
 #include "gguf_tokenizer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "token_files.hpp"

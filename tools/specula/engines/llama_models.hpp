@@ -54,7 +54,7 @@ struct GgufFiles {
   std::filesystem::path bigram;                         // empty: none
   std::int32_t gpu_layers = -1;                         // of each model on a device, if there is one; -1: all
   std::vector<std::string> rpc, draft_rpc;  // servers of the target's and of the drafts' layers; none: here
-  int rpc_limit = 300;                      // seconds
+  int rpc_limit = 0;                        // seconds that a server may let wait; 0: any
   bool same_bits = false;                   // the target's rows, see llama_cpp::Options
 
   /// Throws UsageError with the names of all drafts if there is none of this name.

@@ -136,6 +136,18 @@ std::vector<double> parse_shares(const std::vector<TokenizedStyle>& styles,
   return shares;
 }
 
+bool mark_prompts(std::vector<TokenizedStyle>& styles, const std::vector<std::string>& learned) {
+  for (const auto& name : learned)
+    if (std::ranges::find(styles, name, &TokenizedStyle::name) == styles.end())
+      throw std::invalid_argument("--learn-prompts " + name + ": no style of this name");
+  bool any = false;
+  for (auto& style : styles) {
+    any = any || !style.given.empty();
+    if (std::ranges::count(learned, style.name) == 0) mark_given(style);
+  }
+  return any;
+}
+
 BatchLoader::BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed,
                          std::vector<double> shares)
     : shares_(shares.empty() ? parse_shares(styles, {}) : std::move(shares)), counts_(styles.size()) {

@@ -44,6 +44,10 @@ class RowStream {
   std::vector<std::size_t> order_;  // of the rows in this epoch
 };
 
+/// Marks the prompts of the texts as given, but for those of the styles that `learned` names. Returns whether
+/// there are prompts at all. Throws std::invalid_argument for a name that is no style's.
+bool mark_prompts(std::vector<TokenizedStyle>& styles, const std::vector<std::string>& learned);
+
 /// The share of the rows that each style has, in order: what `given` ("NAME=0.4") says; the other styles
 /// share the rest equally. A share of 0 leaves a style out. Throws std::invalid_argument for an unknown name,
 /// one given twice, a share outside [0, 1], a sum above 1 or, if all are given, other than 1.

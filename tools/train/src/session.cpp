@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "session.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <limits>
@@ -32,20 +31,15 @@ Session::Session(const TrainingOptions& options)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
   for (std::size_t i = 0; i < corpus_.styles.size(); ++i) {
-    auto& style = corpus_.styles[i];
+    const auto& style = corpus_.styles[i];
     std::printf("%s: %zu tokens, %.1f%% of the rows\n", style.name.c_str(), count_tokens(style.train),
                 100 * shares_[i]);
     if (heldout_rows(style, options_.loop.context, 1).size(0) == 0) {
       std::fprintf(stderr, "warning: %s: the held-out text fills no row of %lld tokens; it has no figures\n",
                    style.name.c_str(), static_cast<long long>(options_.loop.context + 1));
     }
-    if (std::ranges::count(options.learned_prompts, style.name) > 0) style.given.clear();
-    has_given_ = has_given_ || !style.given.empty();
-    mark_given(style);
   }
-  for (const auto& name : options.learned_prompts)
-    if (std::ranges::find(corpus_.styles, name, &TokenizedStyle::name) == corpus_.styles.end())
-      throw std::invalid_argument("--learn-prompts " + name + ": no style of this name");
+  has_given_ = mark_prompts(corpus_.styles, options.learned_prompts);
   torch::manual_seed(options.seed);
 }
 

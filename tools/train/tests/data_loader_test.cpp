@@ -148,3 +148,25 @@ TEST_CASE("an error names a style without a whole row") {
   CHECK_THROWS_WITH_AS(loader.next(1, 8), doctest::Contains("less than one row of 9 tokens"),
                        std::runtime_error);
 }
+
+TEST_CASE("prompts are given, but for those of styles that learn them") {
+  const auto styles = [] {
+    std::vector<st::TokenizedStyle> out(2);
+    for (auto& style : out) style.train = {{5, 6, 7}}, style.given = {2};
+    out[0].name = "x", out[1].name = "y";
+    return out;
+  };
+  using Documents = std::vector<st::Document>;
+  const Documents whole{{5, 6, 7}}, given{{st::mark_given(5), st::mark_given(6), 7}};
+  auto both = styles(), one = styles(), all = styles(), none = styles();
+  CHECK(st::mark_prompts(both, {}));
+  CHECK((both[0].train == given && both[1].train == given));
+  CHECK(st::mark_prompts(one, {"y"}));
+  CHECK((one[0].train == given && one[1].train == whole));
+  CHECK(st::mark_prompts(all, {"x", "y"}));
+  CHECK((all[0].train == whole && all[1].train == whole));
+  for (auto& style : none) style.given.clear();
+  CHECK_FALSE(st::mark_prompts(none, {}));
+  CHECK_THROWS_WITH_AS(st::mark_prompts(none, {"z"}), "--learn-prompts z: no style of this name",
+                       std::invalid_argument);
+}

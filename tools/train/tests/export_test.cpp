@@ -97,6 +97,7 @@ TEST_CASE("a GLIDE draft's directory") {
                    {.name = "glide",
                     .recipe = "the recipe",
                     .answers = true,
+                    .learned_prompts = {"articles", "chats"},
                     .progress = {.steps = 7, .heldout = {{"gsm8k step 2 agrees", 0.25}}}},
                    place.directory);
   const auto read_back = read(place.directory);
@@ -116,7 +117,8 @@ TEST_CASE("a GLIDE draft's directory") {
   for (const std::string part : {"the recipe", "7 steps", "gsm8k step 2 agrees | 0.2500", "not finished",
                                  "4 query heads of 8 in each layer, over 2 key-value heads",
                                  "| layers of the target that it reads, from 0 | 1 2 (of 3) |",
-                                 "own text after prompts from these styles"}) {
+                                 "own text after prompts from these styles",
+                                 "not part of the loss, but for those of articles, chats."}) {
     CAPTURE(part);
     CHECK(card.find(part) != std::string::npos);
   }
