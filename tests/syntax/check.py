@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """usage: check.py SOURCES BUILD LIBRARY
 
-Checks the syntax of all headers, in one file, and of the example programs, as BUILD/compile_commands.json compiles them, with
-the C++ standard library LIBRARY (libc++ or libstdc++) of clang. What the examples include of other libraries is parsed once.
+Checks the syntax of all headers, in one file, and of the examples and tools, as BUILD/compile_commands.json compiles them, with
+the C++ standard library LIBRARY (libc++ or libstdc++) of clang. What they include of other libraries is parsed once.
 Without the two headers, and the source, that instantiate the whole CPU model or every pipeline.
 """
 
@@ -20,9 +20,11 @@ work.mkdir(parents=True, exist_ok=True)
 include = sources / "include"
 
 commands = [c for c in json.loads((build / "compile_commands.json").read_text())
-            if any(f"{tree}/examples/" in c["file"] for tree in (sources, build)) and not c["file"].endswith("/pipelines.cpp")]
-if not commands:
-    sys.exit("no example in compile_commands.json")
+            if any(f"{tree}/{folder}/" in c["file"] for tree in (sources, build) for folder in ("examples", "tools"))
+            and not c["file"].endswith("/pipelines.cpp")]
+for folder in ("examples", "tools"):
+    if not any(f"/{folder}/" in c["file"] for c in commands):
+        sys.exit(f"no source of {folder} in compile_commands.json")
 
 
 def words_of(command):
@@ -64,5 +66,5 @@ check([("-std=c++17" if w.startswith("-std=") else w) for w in flags], cuda)
 for command in commands:
     check(words_of(command) + ["-include-pch", str(parsed)], command["file"], command["directory"])
 
-print(f"{len(commands)} files of the examples and all headers with {library}: {failed} failed")
+print(f"{len(commands)} files of the examples and tools and all headers with {library}: {failed} failed")
 sys.exit(failed > 0)
