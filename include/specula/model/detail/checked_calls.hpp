@@ -162,8 +162,9 @@ class CheckedCalls {
   const std::vector<float>& plain(const Text& text) const { return plain_.at(text); }
   void forget_plain() { plain_.clear(); }
 
-  double tolerance = kLargest;  // see ModelCheck
-  bool append_works = false;    // a context needs one call
+  double tolerance = kLargest;                 // see ModelCheck
+  bool append_works = false;                   // a context needs one call
+  static constexpr double kLeast = 1.0 / 256;  // a unit of bfloat16 at the largest logit
   static constexpr double kLargest = 0.05;
 
   /// The largest difference of two logits, as a part of the range of `expected`.

@@ -108,6 +108,7 @@ class ModelChecker {
   }
 
   /// By how much rows of a chain in one pass differ from plain decoding: a mistake changes more than that.
+  /// Where they have the same bits, siblings need not: attention may sum their keys in other groups.
   void measure_tolerance() {
     double most = 0;
     for (const Text& before : contexts_) {
@@ -135,8 +136,9 @@ class ModelChecker {
         calls_.expect_row("mask", 0, {text.begin(), first + 1}, "nodes after it change it");
       }
     }
-    calls_.tolerance =
-        how_.tolerance > 0 ? how_.tolerance : std::clamp(4 * most, 1e-5, CheckedCalls<M>::kLargest);
+    calls_.tolerance = how_.tolerance > 0
+                           ? how_.tolerance
+                           : std::clamp(4 * most, CheckedCalls<M>::kLeast, CheckedCalls<M>::kLargest);
   }
 
   /// append() at once, in parts, between passes and after a node.
