@@ -8,12 +8,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <set>
 #include <specula/cuda/api/compact_kv.cuh>
+#include <specula/cuda/api/grow_cape.cuh>
+#include <specula/cuda/api/grow_dynamic_tree.cuh>
+#include <specula/cuda/api/sample.cuh>
 #include <specula/cuda/api/tree_attention_mma.cuh>
 #include <specula/cuda/api/tree_attention_wgmma.cuh>
+#include <specula/cuda/api/verify.cuh>
+#include <specula/cuda/api/verify_matching.cuh>
 #include <specula/cuda/model/decoder.hpp>
 #include <stdexcept>
 #include <tuple>
@@ -33,6 +39,9 @@ class EmulatedDevice {
   struct Recording {
     int runs = 0;
   };
+  struct Signal {
+    std::size_t copies = 0;  // that were asked for before it
+  };
 
   bool hopper = false;  // attention of more than 32 rows of a head by wgmma
   /// The order in which a product adds depends on its number of rows, as that of a library's kernels.
@@ -42,7 +51,7 @@ class EmulatedDevice {
   int failing_allocation = -1;                                   // which allocation fails
   int failing_launch = -1;                                       // which launch fails
 
-  int launches = 0, products = 0, waits = 0, recordings = 0;
+  int launches = 0, products = 0, waits = 0, recordings = 0, replays = 0;
   std::size_t fetched = 0;  // bytes
 
   // ---- memory: the host's
@@ -88,16 +97,32 @@ class EmulatedDevice {
   void fetch(T* to, const T* from, std::size_t n) {
     launched();
     fetched += n * sizeof(T);
-    get(to, from, n);
+    if (!replays_) return get(to, from, n);
+    // A graph's copy is there when the host has waited for it: until then it reads what was there before.
+    std::vector<unsigned char> bytes(n * sizeof(T));
+    std::memcpy(bytes.data(), from, bytes.size());
+    late_.push_back({to, std::move(bytes)});
   }
-  void wait() { ++waits; }
+  void wait() {
+    ++waits;
+    deliver(asked_ + late_.size());
+  }
+  void signal(Signal& signal) { signal.copies = asked_ + late_.size(); }
+  void await(const Signal& signal) { deliver(signal.copies); }
 
   // ---- launches
   template <class F>
   void replay(Recording& recording, F enqueue) {
     recordings += recording.runs == 1 ? 1 : 0;  // a GPU captures the second one
-    ++recording.runs;
-    enqueue();
+    ++recording.runs, ++replays;
+    replays_ = true;
+    try {
+      enqueue();
+    } catch (...) {
+      replays_ = false;
+      throw;
+    }
+    replays_ = false;
   }
   template <class Body>
   void run(const Body& body) {
@@ -170,10 +195,152 @@ class EmulatedDevice {
             });
   }
 
+  // ---- rounds
+  void make_plan(specula::cuda::SamplePlan<float>& plan, int rows, int draws, int vocab) {
+    plan.rows = rows, plan.draws = draws, plan.scan.size.vocab = vocab;
+  }
+  template <class Rule, class Draft>
+  void make_plan(specula::cuda::VerifyPlan<Rule, float, Draft>& plan,
+                 const specula::cuda::VerifyCapacity& c) {
+    plan.sequences = c.sequences, plan.max_nodes = c.max_nodes, plan.width = c.max_depth + 1;
+    plan.scan.size.vocab = c.vocab;
+  }
+  template <class Rule>
+  void make_plan(specula::cuda::MatchingPlan<Rule, float>& plan, const specula::cuda::VerifyCapacity& c) {
+    make_plan(plan.verifier, c);
+  }
+  void make_plan(specula::cuda::CapePlan<float>& plan, const specula::cuda::CapeCapacity& c) {
+    if (!specula::cuda::detail::size_plan(&plan, c)) throw std::logic_error("make_plan: capacities");
+  }
+  void make_plan(specula::cuda::DynamicTreePlan<float>& plan, const specula::cuda::DynamicTreeCapacity& c) {
+    if (!specula::cuda::detail::size_plan(&plan, c)) throw std::logic_error("make_plan: capacities");
+  }
+  void draw(const specula::cuda::SamplePlan<float>& plan, const specula::cuda::SampleArgs<float>& args) {
+    launch_row(
+        plan.rows,
+        [&](const specula::cuda::detail::ScanSize& size) {
+          return specula::cuda::detail::sample_bytes<EmulatedCluster>(size, 2, plan.draws);
+        },
+        plan.scan.size.vocab,
+        [&](EmulatedCluster cluster, int r, unsigned char* shared, const auto& size) {
+          specula::cuda::detail::sample_row(cluster, r, shared, args, size, plan.draws);
+        });
+  }
+  template <class Rule, class Draft>
+  void verify(const specula::cuda::VerifyPlan<Rule, float, Draft>& plan, const specula::cuda::Trees& trees,
+              const specula::cuda::TargetRows<float>& target, const Draft& draft,
+              const specula::cuda::VerifyResults& out) {
+    namespace detail = specula::cuda::detail;
+    using Verifier = detail::SequenceVerifier<Rule, EmulatedCluster, float, Draft>;
+    const detail::VerifyArgs<float, Draft> args{
+        trees, target, draft, out, plan.max_nodes, plan.width, {plan.scan.size.vocab, 2, 8192}};
+    launch_row(
+        plan.sequences,
+        [&](const detail::ScanSize&) { return Verifier::shared_bytes(args.scan, args.max_nodes, 2); },
+        plan.scan.size.vocab,
+        [&](EmulatedCluster cluster, int b, unsigned char* shared, const auto&) {
+          Verifier::verify_sequence(cluster, args, b, shared);
+        });
+  }
+  template <class Rule>
+  void verify(const specula::cuda::MatchingPlan<Rule, float>& plan, const specula::cuda::Trees& trees,
+              const specula::cuda::TargetRows<float>& target, const specula::cuda::ChosenDraft& draft,
+              const specula::cuda::VerifyResults& out) {
+    verify(plan.verifier, trees, target, draft, out);
+  }
+  void grow(const specula::cuda::CapePlan<float>& plan, int step, const specula::cuda::Roots& roots,
+            const specula::cuda::DraftRows<float>& rows, const specula::cuda::CapeSpine& out, void* room) {
+    namespace detail = specula::cuda::detail;
+    launch_row(
+        plan.sequences,
+        [&](const detail::ScanSize& size) {
+          return detail::cape_shared_bytes<EmulatedCluster>(size, 2, plan.most);
+        },
+        plan.vocab,
+        [&](EmulatedCluster cluster, int b, unsigned char* shared, const auto& size) {
+          const detail::CapeArgs<float> args{rows,
+                                             roots,
+                                             out,
+                                             detail::CapeWork::at(room, plan),
+                                             plan.extras,
+                                             size,
+                                             plan.sequences,
+                                             plan.length,
+                                             plan.most,
+                                             step};
+          detail::cape_step(cluster, args, b, shared);
+        });
+  }
+  void grow(const specula::cuda::DynamicTreePlan<float>& plan, int level, const specula::cuda::Roots& roots,
+            const specula::cuda::DraftRows<float>& rows, const specula::cuda::DraftLevels& out, void* room) {
+    namespace detail = specula::cuda::detail;
+    launch_row(
+        plan.sequences * (level == 0 ? 1 : plan.top_k),
+        [&](const detail::ScanSize& size) {
+          return detail::dynamic_tree_shared_bytes<EmulatedCluster>(size, 2, plan.top_k);
+        },
+        plan.vocab,
+        [&](EmulatedCluster cluster, int index, unsigned char* shared, const auto& size) {
+          const detail::DynamicTreeArgs<float> args{rows,
+                                                    roots,
+                                                    out,
+                                                    detail::DynamicTreeWork::at(room, plan),
+                                                    size,
+                                                    plan.sequences,
+                                                    plan.top_k,
+                                                    plan.expansions,
+                                                    plan.draft_words,
+                                                    level};
+          detail::dynamic_tree_step(cluster, args, index, shared);
+        });
+  }
+  void finish(const specula::cuda::CapePlan<float>& plan, const specula::cuda::Roots& roots,
+              const specula::cuda::GrownTrees& out, void* room) {
+    const auto work = specula::cuda::detail::CapeWork::at(room, plan);
+    build({roots, work.pool, out, work.status, nullptr, plan.sequences, plan.width, plan.length}, plan.pool);
+  }
+  void finish(const specula::cuda::DynamicTreePlan<float>& plan, const specula::cuda::Roots& roots,
+              const specula::cuda::GrownTrees& out, void* room) {
+    const auto work = specula::cuda::detail::DynamicTreeWork::at(room, plan);
+    build({roots, work.pool, out, work.status, nullptr, plan.sequences, plan.width, 0}, plan.pool);
+  }
+
  private:
   struct alignas(64) Chunk {
     unsigned char bytes[64];
   };
+
+  /// A cluster for each row.
+  template <class Bytes, class Run>
+  void launch_row(int rows, const Bytes& bytes, int vocab, const Run& run) {
+    launched();
+    ++launches;
+    const specula::cuda::detail::ScanSize size{vocab, 1, 8192};
+    emulate({.clusters = rows, .threads = 64, .shared_bytes = bytes(size), .seed = seed_++, .engine = engine},
+            [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+              run(cluster, index, shared, size);
+            });
+  }
+  void build(const specula::cuda::detail::BuildTreeArgs& args, int pool) {
+    using Builder = specula::cuda::detail::TreeBuilder<EmulatedBlock>;
+    launched();
+    ++launches;
+    emulate({.clusters = args.sequences,
+             .threads = 64,
+             .shared_bytes = Builder::shared_bytes(pool, args.spine, args.width),
+             .seed = seed_++,
+             .engine = engine},
+            [&](EmulatedCluster cluster, int b, unsigned char* shared) {
+              Builder(cluster.block(), args, b, shared).build_tree();
+            });
+  }
+  /// A graph's copies to the host, of which those up to `last` are there.
+  void deliver(std::size_t last) {
+    for (; asked_ < last; ++asked_) {
+      std::memcpy(late_.front().to, late_.front().bytes.data(), late_.front().bytes.size());
+      late_.pop_front();
+    }
+  }
 
   void launched() {
     if (calls_++ == failing_launch) throw specula::cuda::DeviceError("the emulated device fails");
@@ -246,6 +413,13 @@ class EmulatedDevice {
     });
   }
 
+  struct Late {
+    void* to;
+    std::vector<unsigned char> bytes;
+  };
+  std::deque<Late> late_;
+  std::size_t asked_ = 0;  // copies that are there
+  bool replays_ = false;
   std::vector<std::unique_ptr<Chunk[]>> memory_;
   std::vector<Chunk> parts_;
   std::vector<std::uint32_t> counters_;

@@ -149,7 +149,7 @@ TEST_CASE("trees whose paths move, in many passes and in few, against the refere
     CHECK(model.size() == reference.size());
   }
   // What the slots keep is that of the committed tokens.
-  const cuda::DeviceFeatures features = model.features();
+  const cuda::DeviceFeatures<Padded::Decoder> features = model.features();
   const auto expected = reference.features();
   REQUIRE(features.size() == expected.size());
   REQUIRE(features.width() == expected.width());
@@ -237,16 +237,15 @@ TEST_CASE("models that are not built for a device are refused by name") {
   refused(config, "cuda: hidden_size is 100, expected a multiple of 8");
   config = small_config(), config.intermediate_size = 164;
   refused(config, "cuda: intermediate_size is 164, expected a multiple of 8");
-  config = small_config(), config.draft_vocab_size = 9;
-  refused(config, "cuda: a draft vocabulary does not run on a device yet; cpu::Decoder runs it");
   config = small_config(), config.target_hidden_size = 9;
+  refused(config, "cuda: target_hidden_size is 9, expected a multiple of 8");
+  config = small_config(), config.target.head_dim = 256;
+  refused(config, "cuda: head_dim is 256, attention is built for up to 128");
+  config = small_config(), config.conditioned_on = specula::Conditioning::features,
+  config.feature_layers = {1};
   refused(config,
-          "cuda: a draft that projects its target's embedding does not run on a device yet; cpu::Decoder "
-          "runs it");
-  config = small_config(), config.conditioned_on = specula::Conditioning::features;
-  refused(
-      config,
-      "cuda: a draft that reads its target's features does not run on a device yet; cpu::Decoder runs it");
+          "cuda: a head that reads hidden states after layers of its target does not run on a device yet; "
+          "cpu::Decoder runs it");
 }
 
 TEST_CASE("what memory is missing is said before a weight is copied") {

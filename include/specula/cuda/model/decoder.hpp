@@ -6,6 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "specula/cuda/args/attention.cuh"
 #include "specula/cuda/args/slots.cuh"
@@ -32,6 +36,23 @@ struct DevicePass {
   int words = 0;                        ///< of a token
   const std::int32_t* row = nullptr;    ///< (n) of the logits; negative: not asked for
   int height = 0;                       ///< rows of the products, at least n
+  /// (n) of a feature head: where the feature before each token lies, as detail::Gather has it.
+  const std::int32_t* feature = nullptr;
+  const std::int32_t* feature_base = nullptr;  ///< (B) slots that are added to its own ones; null: none
+  /// (height, V) for the logits, in memory of allocate_logits(); null: the decoder's own.
+  float* logits = nullptr;
+};
+
+/// What a draft reads of its target in a pass. Arrays on the device.
+template <class Decoder>
+struct TargetInput {
+  const Decoder* decoder = nullptr;  ///< the target's; null: the model reads none
+  /// Of a GLIDE draft: the plan of plan_cross(), the target's tokens that all of a sequence's see (B), and
+  /// those that each sees in the slots after them, as DevicePass::mask. Without words: none of these.
+  const typename Decoder::Attention* attention = nullptr;
+  const std::int32_t* length = nullptr;  ///< see attention
+  const std::uint64_t* mask = nullptr;   ///< see attention
+  int words = 0;                         ///< see attention
 };
 
 /// The layers of B sequences over a contiguous cache, with memory for passes of up to `most` tokens. A pass
@@ -42,12 +63,12 @@ class DeviceDecoder {
   using Attention = typename Device::Attention;  ///< a plan of it
 
   /// Allocates. Passes have up to `most` rows, of which `most_rows` have logits. Features are kept if
-  /// `keeps_features`. Throws what the device throws.
+  /// `keeps_features`, and by a feature head. Throws what the device throws.
   DeviceDecoder(Device& device, const DeviceWeights& weights, int sequences, int capacity, int most,
                 int most_rows, bool keeps_features)
       : device_(device), w_(weights), sequences_(sequences), capacity_(capacity) {
     const auto n = static_cast<std::size_t>(most), size = static_cast<std::size_t>(w_.hidden),
-               queries = static_cast<std::size_t>(w_.heads * w_.head_size);
+               queries = static_cast<std::size_t>(std::max(w_.heads * w_.head_size, cross_queries()));
     hidden_ = device.template allocate<float>(n * size);
     wide_ = device.template allocate<float>(n * static_cast<std::size_t>(widest()));
     normed_ = device.template allocate<BFloat16>(n * size);
@@ -55,9 +76,13 @@ class DeviceDecoder {
     mixed_ = device.template allocate<BFloat16>(n * queries);
     active_ = device.template allocate<BFloat16>(n * static_cast<std::size_t>(w_.intermediate));
     last_ = device.template allocate<BFloat16>(static_cast<std::size_t>(most_rows) * size);
-    logits_ = device.template allocate<float>(static_cast<std::size_t>(most_rows) *
-                                              static_cast<std::size_t>(w_.vocab));
-    if (keeps_features)
+    logits_ = allocate_logits(most_rows);
+    if (gathers())
+      gathered_ = device.template allocate<BFloat16>(n * static_cast<std::size_t>(gathered_width()));
+    if (w_.draft_tokens)
+      outputs_ = device.template allocate<float>(static_cast<std::size_t>(most_rows) *
+                                                 static_cast<std::size_t>(w_.head.rows));
+    if (keeps_features || w_.fusion.data)
       features_ = device.template allocate<BFloat16>(static_cast<std::size_t>(sequences) *
                                                      static_cast<std::size_t>(capacity) * size);
     cache_ =
@@ -72,11 +97,27 @@ class DeviceDecoder {
                head = static_cast<std::size_t>(detail::device_head_size(c)),
                size = static_cast<std::size_t>(c.hidden_size),
                mlp = static_cast<std::size_t>(c.intermediate_size);
+    const bool fuses = c.conditioned_on == Conditioning::features;
     const std::size_t queries = static_cast<std::size_t>(c.heads) * head,
-                      both = static_cast<std::size_t>(2 * c.kv_heads) * head;
-    return n * (6 * size + 4 * std::max(queries + both, 2 * mlp) + 4 * queries + 2 * mlp) +
-           rows * (2 * size + 4 * static_cast<std::size_t>(c.vocab_size)) +
-           2 * slots * ((keeps_features ? size : 0) + static_cast<std::size_t>(c.layers) * both);
+                      both = static_cast<std::size_t>(2 * c.kv_heads) * head,
+                      cross =
+                          static_cast<std::size_t>(c.target.heads * detail::padded_head(c.target.head_dim)),
+                      gathered = fuses ? 2 * size : static_cast<std::size_t>(c.target_hidden_size);
+    return n * (6 * size + 4 * std::max({queries + both, cross, 2 * mlp}) + 4 * std::max(queries, cross) +
+                2 * mlp + 2 * gathered) +
+           rows * (2 * size + 4 * static_cast<std::size_t>(c.vocab_size + c.draft_vocab_size)) +
+           2 * slots * ((keeps_features || fuses ? size : 0) + static_cast<std::size_t>(c.layers) * both);
+  }
+
+  /// (rows, V) for the logits of passes: minus infinity outside of a draft vocabulary.
+  float* allocate_logits(int rows) {
+    const auto vocab = static_cast<std::size_t>(w_.vocab);
+    float* const out = device_.template allocate<float>(static_cast<std::size_t>(rows) * vocab);
+    if (!w_.draft_tokens) return out;
+    const std::vector<float> none(vocab, -std::numeric_limits<float>::infinity());
+    for (int row = 0; row < rows; ++row)
+      device_.put(out + static_cast<std::size_t>(row) * vocab, none.data(), vocab);
+    return out;
   }
 
   /// The plan of attention for all passes of up to `most` tokens of a sequence. Splits have a fixed length if
@@ -88,6 +129,24 @@ class DeviceDecoder {
     c.batch_invariant = exact;
     return device_.make_attention(c, w_.head_size);
   }
+  /// The same of a GLIDE draft's cross attention over `target`. Throws std::invalid_argument if the draft is
+  /// not made for such a model.
+  Attention plan_cross(const DeviceDecoder& target, int most, bool exact) {
+    const auto same = [](const char* what, int made_for, int given) {
+      if (made_for != given)
+        throw std::invalid_argument("cuda: a draft made for a target with " + std::string(what) + " " +
+                                    std::to_string(made_for) + ", given one with " + std::to_string(given));
+    };
+    same("num_hidden_layers", w_.target_layers, static_cast<int>(target.w_.layers.size()));
+    same("num_attention_heads", w_.target_heads, target.w_.heads);
+    same("num_key_value_heads", w_.target_kv_heads, target.w_.kv_heads);
+    same("head_dim", w_.target_head_dim, target.w_.head_dim);
+    TreeAttentionCapacity c;
+    c.sequences = sequences_, c.max_nodes = most, c.max_tokens = capacity_;
+    c.query_heads = w_.target_heads, c.kv_heads = w_.target_kv_heads;
+    c.batch_invariant = exact;
+    return device_.make_attention(c, target.w_.head_size);
+  }
 
   /// Prepares the products of passes of `height` rows, `exact` or not; the LM head's if `has_rows`.
   void prepare(int height, bool exact, bool has_rows) {
@@ -96,17 +155,32 @@ class DeviceDecoder {
       device_.prepare(layer.output, height, true, exact);
       device_.prepare(layer.gate_up, height, false, exact);
       device_.prepare(layer.down, height, true, exact);
+      if (!layer.cross_query.data) continue;
+      device_.prepare(layer.cross_query, height, false, exact);
+      device_.prepare(layer.cross_output, height, true, exact);
     }
+    if (gathers()) device_.prepare(gathering(), height, false, exact);
     if (has_rows) device_.prepare(w_.head, height, false, exact);
   }
 
   /// Runs the layers: keys and values of the tokens are in the cache after it. With `has_rows` also the
-  /// logits of the rows that were asked for.
-  void pass(const Attention& how, const DevicePass& what, bool has_rows) {
+  /// logits of the rows that were asked for. A draft that reads its target has it in `target`.
+  void pass(const Attention& how, const DevicePass& what, bool has_rows,
+            const TargetInput<DeviceDecoder>& target = {}) {
     const detail::PassTokens& tokens = what.tokens;
     const int n = tokens.count;
-    device_.run(detail::Embed{tokens, w_.embedding.data, w_.layers.front().attention_norm, hidden_, normed_,
-                              w_.hidden, w_.vocab, w_.eps});
+    if (gathers()) {
+      const detail::FeatureRows theirs =
+          w_.fusion.data ? target.decoder->feature_rows() : detail::FeatureRows{};
+      device_.run(detail::Gather{tokens, w_.embedding.data, w_.fusion.data ? what.feature : nullptr,
+                                 what.feature_base, feature_rows(), theirs, gathered_, w_.embedding.cols,
+                                 w_.vocab});
+      device_.product(gathering(), gathered_, n, what.height, hidden_, false);
+      norm(w_.layers.front().attention_norm, w_.fusion_bias, n);
+    } else {
+      device_.run(detail::Embed{tokens, w_.embedding.data, w_.layers.front().attention_norm, hidden_, normed_,
+                                w_.hidden, w_.vocab, w_.eps});
+    }
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const DeviceLayer& layer = w_.layers[l];
       if (l > 0) norm(layer.attention_norm, nullptr, n);
@@ -125,7 +199,8 @@ class DeviceDecoder {
       args.scale = 1.0f / std::sqrt(static_cast<float>(w_.head_dim));
       device_.attend(how, args);
       device_.product(layer.output, mixed_, n, what.height, hidden_, true);
-      norm(layer.mlp_norm, layer.output_bias, n);
+      if (layer.cross_query.data) see_target(layer, what, target);
+      norm(layer.mlp_norm, layer.cross_query.data ? nullptr : layer.output_bias, n);
       device_.product(layer.gate_up, normed_, n, what.height, wide_, false);
       device_.run(detail::SiluProduct{wide_, active_, n, w_.intermediate});
       device_.product(layer.down, active_, n, what.height, hidden_, true);
@@ -133,13 +208,18 @@ class DeviceDecoder {
     if (!has_rows && !features_) return;
     device_.run(detail::FinalNorm{tokens, hidden_, w_.final_norm, what.row, last_, features_, w_.hidden,
                                   capacity_, w_.eps});
-    if (has_rows) device_.product(w_.head, last_, n, what.height, logits_, false);
+    if (!has_rows) return;
+    float* const logits = what.logits ? what.logits : logits_;
+    device_.product(w_.head, last_, n, what.height, w_.draft_tokens ? outputs_ : logits, false);
+    if (w_.draft_tokens)
+      device_.run(detail::Spread{outputs_, w_.draft_tokens, logits, n, w_.head.rows, w_.vocab});
   }
 
-  const float* logits() const { return logits_; }         ///< (rows, V), of the last pass
+  const float* logits() const { return logits_; }         ///< (rows, V), of the last pass that wrote here
   const BFloat16* features() const { return features_; }  ///< (B, capacity, hidden); null: not kept
   const DeviceWeights& weights() const { return w_; }     ///< as given
   int capacity() const { return capacity_; }              ///< slots of a sequence
+  const Device& device() const { return device_; }        ///< what it runs on
 
   /// A layer's keys and values. `length` (B) may be null.
   PagedKv<BFloat16> cache(std::size_t layer, const std::int32_t* length) const {
@@ -166,14 +246,66 @@ class DeviceDecoder {
 
   /// Launches of a pass.
   int launches(bool has_rows) const {
-    return static_cast<int>(9 * w_.layers.size()) + (has_rows ? 2 : features_ ? 1 : 0);
+    const auto layers = static_cast<int>(w_.layers.size());
+    return 9 * layers + (gathers() ? 2 : 0) + (w_.layers.front().cross_query.data ? 5 * layers : 0) +
+           (has_rows    ? (w_.draft_tokens ? 3 : 2)
+            : features_ ? 1
+                        : 0);
   }
 
  private:
+  int cross_queries() const { return w_.target_heads * detail::padded_head(w_.target_head_dim); }
+  /// Whether the first layer's input is a product, of gathered_ and this matrix.
+  bool gathers() const { return w_.projection.data || w_.fusion.data; }
+  const DeviceMatrix& gathering() const { return w_.fusion.data ? w_.fusion : w_.projection; }
+  int gathered_width() const { return gathering().cols; }
+  detail::FeatureRows feature_rows() const {
+    return {features_, static_cast<std::int64_t>(capacity_) * w_.hidden};
+  }
+  /// Cross attention of a GLIDE draft: queries of the residual stream as it is, rotated as the target's.
+  void see_target(const DeviceLayer& layer, const DevicePass& what,
+                  const TargetInput<DeviceDecoder>& target) {
+    const DeviceWeights& theirs = target.decoder->w_;
+    const int n = what.tokens.count;
+    norm(nullptr, layer.output_bias, n);
+    device_.product(layer.cross_query, normed_, n, what.height, wide_, false);
+    const auto place = [&]<int kHead>() {
+      device_.run(detail::PlaceHeads<kHead>{what.tokens,
+                                            wide_,
+                                            nullptr,
+                                            nullptr,
+                                            nullptr,
+                                            theirs.cosine,
+                                            theirs.sine,
+                                            q_,
+                                            {},
+                                            {},
+                                            w_.target_heads,
+                                            0,
+                                            theirs.positions,
+                                            w_.target_head_dim,
+                                            w_.eps});
+    };
+    if (theirs.head_size == 64)
+      place.template operator()<64>();
+    else
+      place.template operator()<128>();
+    TreeAttentionArgs<BFloat16> args{};
+    args.q = q_, args.out = mixed_;
+    args.q_stride = args.out_stride = cross_queries();
+    args.kv = target.decoder->cache(static_cast<std::size_t>(layer.reads), target.length);
+    args.begin = what.tokens.begin;
+    args.mask = target.mask, args.words = target.words;
+    args.scale = 1.0f / std::sqrt(static_cast<float>(w_.target_head_dim));
+    device_.attend(*target.attention, args);
+    device_.product(layer.cross_output, mixed_, n, what.height, hidden_, true);
+  }
   std::int64_t layer_stride() const {
     return static_cast<std::int64_t>(sequences_) * capacity_ * w_.kv_heads * w_.head_size;
   }
-  int widest() const { return std::max((w_.heads + 2 * w_.kv_heads) * w_.head_size, 2 * w_.intermediate); }
+  int widest() const {
+    return std::max({(w_.heads + 2 * w_.kv_heads) * w_.head_size, cross_queries(), 2 * w_.intermediate});
+  }
   void norm(const float* weight, const float* bias, int n) {
     device_.run(detail::Norm{hidden_, bias, weight, normed_, n, w_.hidden, w_.eps});
   }
@@ -188,9 +320,9 @@ class DeviceDecoder {
   Device& device_;
   DeviceWeights w_;
   int sequences_, capacity_;
-  float *hidden_ = nullptr, *wide_ = nullptr, *logits_ = nullptr;
+  float *hidden_ = nullptr, *wide_ = nullptr, *logits_ = nullptr, *outputs_ = nullptr;
   BFloat16 *normed_ = nullptr, *q_ = nullptr, *mixed_ = nullptr, *active_ = nullptr, *last_ = nullptr,
-           *features_ = nullptr, *cache_ = nullptr;
+           *gathered_ = nullptr, *features_ = nullptr, *cache_ = nullptr;
 };
 
 }  // namespace specula::cuda

@@ -29,6 +29,9 @@ struct DeviceLayer {
       output,                             ///< of attention
       gate_up,                            ///< gate, then up
       down;                               ///< of the MLP
+  DeviceMatrix cross_query,               ///< of a GLIDE draft: (target's heads, hidden); else empty
+      cross_output;                       ///< (hidden, target's heads)
+  int reads = 0;                          ///< the target's layer whose keys and values it attends to
 };
 
 /// A model, all arrays on the device. A head has 64 or 128 numbers here: halves of smaller ones are padded
@@ -43,12 +46,22 @@ struct DeviceWeights {
       head_dim = 0,                   ///< of which so many are the model's
       positions = 0;                  ///< rows of `cosine` and `sine`
   float eps = 0;                      ///< of the norms
-  DeviceMatrix embedding,             ///< (vocab, hidden)
-      head;                           ///< the LM head, which may be the embedding
-  const float *final_norm = nullptr,  ///< (hidden)
-      *cosine = nullptr,              ///< (positions, head_size / 2)
-          *sine = nullptr;            ///< the same
-  std::vector<DeviceLayer> layers;    ///< in their order
+  DeviceMatrix embedding,             ///< (vocab, hidden), or its target's
+      head,                           ///< the LM head, which may be the embedding
+      projection,                     ///< (hidden, target's hidden) of a draft that projects it; else empty
+      fusion;                         ///< (hidden, 2 hidden) of a feature head; else empty
+  const float *final_norm = nullptr,  ///< (hidden); null: a feature head's, which has none
+      *fusion_bias = nullptr,         ///< (hidden); null: none
+          *cosine = nullptr,          ///< (positions, head_size / 2)
+              *sine = nullptr;        ///< the same
+  /// (head.rows) the tokens that the LM head predicts; null: all.
+  const std::int32_t* draft_tokens = nullptr;
+  Conditioning conditioned_on = Conditioning::nothing;  ///< what a draft reads of its target
+  int target_heads = 0,                                 ///< of a GLIDE draft: query heads of its target
+      target_kv_heads = 0,                              ///< its key-value heads
+      target_head_dim = 0,                              ///< numbers of one
+      target_layers = 0;                                ///< and its layers
+  std::vector<DeviceLayer> layers;                      ///< in their order
   /// Relative error, in the 2-norm, of all matrices by rounding to bfloat16. 0 for bfloat16 and int8 groups.
   double distance = 0;
   std::size_t bytes = 0;  ///< of all arrays
@@ -56,26 +69,26 @@ struct DeviceWeights {
 
 namespace detail {
 
-/// Numbers of a head in memory. Throws std::invalid_argument for a model that is not built for a device.
+/// Numbers of a head in memory, of which `head_dim` are the model's.
+inline int padded_head(std::int32_t head_dim) { return head_dim <= 64 ? 64 : 128; }
+
+/// The same of a model. Throws std::invalid_argument for one that is not built for a device.
 inline int device_head_size(const cpu::DecoderConfig& config) {
   const auto expect = [](bool ok, const std::string& what) {
     if (!ok) throw std::invalid_argument("cuda: " + what);
   };
-  expect(config.conditioned_on == Conditioning::nothing,
-         std::string("a draft that reads its target's ") + name_of(config.conditioned_on) +
-             " does not run on a device yet; cpu::Decoder runs it");
-  expect(config.target_hidden_size == 0,
-         "a draft that projects its target's embedding does not run on a device yet; cpu::Decoder runs it");
-  expect(config.draft_vocab_size == 0,
-         "a draft vocabulary does not run on a device yet; cpu::Decoder runs it");
-  expect(config.head_dim <= 128,
-         "head_dim is " + std::to_string(config.head_dim) + ", attention is built for up to 128");
+  expect(config.feature_layers.empty(),
+         "a head that reads hidden states after layers of its target does not run on a device yet; "
+         "cpu::Decoder runs it");
+  for (const std::int32_t head_dim : {config.head_dim, config.target.head_dim})
+    expect(head_dim <= 128, "head_dim is " + std::to_string(head_dim) + ", attention is built for up to 128");
   const auto aligned = [&](const char* what, std::int32_t n) {
     expect(n % 8 == 0, std::string(what) + " is " + std::to_string(n) + ", expected a multiple of 8");
   };
   aligned("hidden_size", config.hidden_size);
   aligned("intermediate_size", config.intermediate_size);
-  return config.head_dim <= 64 ? 64 : 128;
+  aligned("target_hidden_size", config.target_hidden_size);
+  return padded_head(config.head_dim);
 }
 
 /// Bytes of the weights of a model on a device, for positions below `positions`.
@@ -86,8 +99,13 @@ inline std::size_t device_bytes(const cpu::DecoderConfig& config, std::int32_t p
   const std::size_t matrices =
       (heads + both) * head * hidden + hidden * heads * head + 3 * hidden * size(config.intermediate_size);
   const std::size_t vectors = 3 * hidden + (heads + both) * head + 2 * head;
-  return size(config.layers) * (2 * matrices + 4 * vectors) +
-         2 * (config.tied_head ? 1 : 2) * size(config.vocab_size) * hidden +
+  const std::size_t projected = size(config.target_hidden_size), width = projected > 0 ? projected : hidden,
+                    cross =
+                        2 * hidden * size(config.target.heads) * size(padded_head(config.target.head_dim)),
+                    fused = config.conditioned_on == Conditioning::features ? 2 * hidden * hidden : 0;
+  return size(config.layers) * (2 * matrices + 4 * vectors + 2 * cross) +
+         2 * (size(config.vocab_size) * width + projected * hidden + fused) +
+         (config.tied_head ? 0 : 2 * size(config.head_rows()) * hidden) + 4 * size(config.draft_vocab_size) +
          4 * (hidden + size(positions) * head);
 }
 
@@ -151,10 +169,12 @@ class WeightUpload {
 
 /// Copies weights to a device, tensor by tensor: of the host it needs memory for one, beside `from`. bfloat16
 /// weights and int8 groups arrive bit for bit; all others are rounded to bfloat16 (DeviceWeights::distance).
-/// Positions are those below `positions`. Throws std::invalid_argument for a model that is not built for a
-/// device, and what the device throws. O(weights).
+/// Positions are those below `positions`. A draft that takes its target's embedding or LM head shares those
+/// of `target`, if given, which must be the upload of `from.target`; else it has a copy of its own. Throws
+/// std::invalid_argument for a model that is not built for a device, and what the device throws. O(weights).
 template <class Device, class Real>
-DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std::int32_t positions) {
+DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std::int32_t positions,
+                     const DeviceWeights* target = nullptr) {
   const cpu::DecoderConfig& c = from.config;
   DeviceWeights out;
   out.head_size = detail::device_head_size(c), out.head_dim = c.head_dim;
@@ -167,9 +187,25 @@ DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std:
     return i + (i / half) * padding;
   };  // where halves of heads lie
   detail::WeightUpload<Device> to(device);
-  out.embedding = to.matrix(from.tokens(), same, same);
-  out.head = &from.head() == &from.tokens() ? out.embedding : to.matrix(from.head(), same, same);
+  const bool shares = target && from.target;
+  out.embedding = shares ? target->embedding : to.matrix(from.tokens(), same, same);
+  if (shares && &from.head() == &from.target->head())
+    out.head = target->head;
+  else
+    out.head = &from.head() == &from.tokens() ? out.embedding : to.matrix(from.head(), same, same);
   out.final_norm = to.numbers(from.final_norm, c.hidden_size, same);
+  if (from.embed_projection.rows() > 0) out.projection = to.matrix(from.embed_projection, same, same);
+  if (from.feature_input) {
+    out.fusion = to.matrix(from.feature_input->fusion, same, same);
+    out.fusion_bias = to.numbers(from.feature_input->bias, c.hidden_size, same);
+  }
+  if (!from.draft_tokens.empty()) out.draft_tokens = to.copied(from.draft_tokens);
+  out.conditioned_on = c.conditioned_on;
+  out.target_heads = c.target.heads, out.target_kv_heads = c.target.kv_heads;
+  out.target_head_dim = c.target.head_dim, out.target_layers = c.target.layers;
+  const std::int32_t target_half = c.target.head_dim / 2,
+                     target_padding = (detail::padded_head(c.target.head_dim) - c.target.head_dim) / 2;
+  const auto in_target_heads = [&](std::int32_t i) { return i + (i / target_half) * target_padding; };
   const cpu::detail::RopeTable<float> table(c, positions);
   out.cosine = to.angles(positions, half, padding, [&](std::int32_t p) { return table.cosine(p); });
   out.sine = to.angles(positions, half, padding, [&](std::int32_t p) { return table.sine(p); });
@@ -185,6 +221,10 @@ DeviceWeights upload(Device& device, const cpu::DecoderWeights<Real>& from, std:
     layer.output = to.matrix(l.attention.output, same, in_heads);
     layer.gate_up = to.matrix(l.mlp.gate_up, same, same);
     layer.down = to.matrix(l.mlp.down, same, same);
+    if (!l.cross_attention) continue;
+    layer.cross_query = to.matrix(l.cross_attention->query, in_target_heads, same);
+    layer.cross_output = to.matrix(l.cross_attention->output, same, in_target_heads);
+    layer.reads = c.target_layer(static_cast<std::int32_t>(out.layers.size()) - 1);
   }
   out.bytes = to.bytes(), out.distance = to.distance();
   return out;

@@ -61,7 +61,7 @@ class Model {
     const ModelOptions o = detail::checked(options);
     return detail::device_bytes(config, o.capacity) +
            Decoder::bytes(config, o.slots, o.capacity, Passes::most(o), o.height, o.features) +
-           Passes::bytes(o);
+           Passes::bytes(o, config.conditioned_on);
   }
 
   const ModelOptions& options() const { return options_; }              ///< with a height
@@ -78,6 +78,7 @@ class Model {
   /// than fit.
   void append(Tokens tokens) {
     expect_working();
+    expect_view(0);
     append(0, tokens);
     on_device([&] { passes_.read_prompt(0); });
   }
@@ -90,7 +91,7 @@ class Model {
   void commit(Nodes path) { commit(0, path); }       ///< see LanguageModel
   void truncate(std::int32_t n) { truncate(0, n); }  ///< see LanguageModel
   auto key_values() { return key_values(0); }        ///< see ExposesKeyValues
-  DeviceFeatures features() { return features(0); }  ///< see ExposesFeatures
+  auto features() { return features(0); }            ///< see ExposesFeatures
 
   // ---- several texts; see BatchedLanguageModel. All throw std::invalid_argument for a slot out of range.
 
@@ -119,6 +120,7 @@ class Model {
   LogitsView extend(std::span<const SlotNodes> nodes) {
     texts_.check_nodes(nodes);
     expect_working();
+    for (const SlotNodes& own : nodes) expect_view(own.slot);
     std::size_t wanted = 0;
     for (const SlotNodes& own : nodes) wanted += own.tokens.size();
     if (wanted > rows_room_) {
@@ -145,12 +147,35 @@ class Model {
   }
   /// Features on the device, if options().features; runs queued tokens first. Throws std::logic_error if they
   /// are not kept.
-  DeviceFeatures features(std::int32_t slot) {
+  DeviceFeatures<Decoder> features(std::int32_t slot) {
     if (!options_.features) throw std::logic_error("cuda::Model::features: ModelOptions::features is false");
     on_device([&] { passes_.flush(slot); });
-    const std::int32_t width = decoder_.weights().hidden;
-    return {decoder_.features() + static_cast<std::int64_t>(slot) * options_.capacity * width, size(slot),
-            width, specula::detail::ViewGuard(texts_[slot].changes)};
+    return {decoder_, slot, size(slot), specula::detail::ViewGuard(texts_[slot].changes)};
+  }
+
+  // ---- a draft that reads its target, a model of the same device; see TargetConditioned
+
+  using TargetKeyValues = DeviceKeyValues<Decoder>;                         ///< what a GLIDE draft reads
+  using TargetFeatures = DeviceFeatures<Decoder>;                           ///< what a feature head reads
+  Conditioning conditioned_on() const { return weights().conditioned_on; }  ///< what it reads
+  /// Whether nodes that ran under one view are those that would run under the next: of GLIDE with one layer.
+  bool keeps_speculation() const {
+    return conditioned_on() == Conditioning::key_values && weights().layers.size() == 1;
+  }
+  void set_target_state(const TargetKeyValues& view) {
+    set_target_state(0, view);
+  }  ///< see set_target_state()
+  void set_target_state(const TargetFeatures& view) {
+    set_target_state(0, view);
+  }                                                                        ///< see set_target_state()
+  void set_target_state(std::int32_t slot, const TargetKeyValues& view) {  ///< see set_target_state()
+    take(slot, view, Conditioning::key_values);
+  }
+  /// The view of the target for all passes of a text from now on, until it is stale. Throws
+  /// std::invalid_argument if the model does not read it, or for a view of another target than before, of
+  /// another slot, or of a target of another shape or a smaller capacity.
+  void set_target_state(std::int32_t slot, const TargetFeatures& view) {
+    take(slot, view, Conditioning::features);
   }
 
  private:
@@ -207,6 +232,32 @@ class Model {
                                   ", the weights were uploaded for " + std::to_string(weights.positions) +
                                   " positions");
     return weights;
+  }
+  template <class View>
+  void take(std::int32_t slot, const View& view, Conditioning what) {
+    const auto expect = [](bool ok, const std::string& wrong) {
+      if (!ok) throw std::invalid_argument("cuda::Model::set_target_state: " + wrong);
+    };
+    detail::DeviceText& text = texts_[slot];
+    const Decoder& target = view.decoder();
+    expect(conditioned_on() == what, "this model does not look at " + std::string(name_of(what)));
+    expect(view.slot() == slot, "a view of slot " + std::to_string(view.slot()) + " for slot " +
+                                    std::to_string(slot) + "; on a device a draft's slot is its target's");
+    expect(&target.device() == &device_, "the target is on another device");
+    expect(target.capacity() >= options_.capacity,
+           "the target's capacity is " + std::to_string(target.capacity()) + ", the draft's " +
+               std::to_string(options_.capacity) + "; make the draft's as small");
+    expect(what != Conditioning::features || target.weights().hidden == weights().hidden,
+           "features of width " + std::to_string(target.weights().hidden) + ", the model's hidden size is " +
+               std::to_string(weights().hidden));
+    passes_.set_target(target);
+    text.target_size = view.size();
+    text.target = view.guard();
+  }
+  /// Throws std::logic_error if a draft has no view of its target, or a stale one.
+  void expect_view(std::int32_t slot) const {
+    if (conditioned_on() != Conditioning::nothing)
+      texts_[slot].target.expect_valid("cuda::Model: the view of the target");
   }
   template <class F>
   void on_device(F call) {

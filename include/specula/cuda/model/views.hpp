@@ -33,6 +33,8 @@ class DeviceKeyValues {
                                   std::to_string(layers - 1));
     return decoder_->cache(static_cast<std::size_t>(layer), nullptr);
   }
+  const Decoder& decoder() const { return *decoder_; }         ///< whose they are
+  specula::detail::ViewGuard guard() const { return guard_; }  ///< of the view
 
  private:
   const Decoder* decoder_;
@@ -42,27 +44,33 @@ class DeviceKeyValues {
 
 /// Features of a text's committed tokens: the hidden states that enter the LM head, in the device's memory.
 /// Valid until the model changes; after that the accessors throw std::logic_error.
+template <class Decoder>
 class DeviceFeatures {
  public:
-  /// `size` rows of `width` numbers at `data`.
-  DeviceFeatures(const BFloat16* data, std::int32_t size, std::int32_t width,
+  /// Of slot `slot` of `decoder`, which has `size` tokens and keeps features.
+  DeviceFeatures(const Decoder& decoder, std::int32_t slot, std::int32_t size,
                  specula::detail::ViewGuard guard)
-      : data_(data), size_(size), width_(width), guard_(guard) {}
+      : decoder_(&decoder), slot_(slot), size_(size), guard_(guard) {}
 
-  std::int32_t size() const { return guard_.expect_valid("DeviceFeatures"), size_; }    ///< committed tokens
-  std::int32_t width() const { return guard_.expect_valid("DeviceFeatures"), width_; }  ///< numbers per token
+  std::int32_t size() const { return guard_.expect_valid("DeviceFeatures"), size_; }  ///< committed tokens
+  std::int32_t slot() const { return guard_.expect_valid("DeviceFeatures"), slot_; }  ///< their sequence
+  /// Numbers per token.
+  std::int32_t width() const { return guard_.expect_valid("DeviceFeatures"), decoder_->weights().hidden; }
   /// (width), on the device. Throws std::invalid_argument unless 0 <= i < size().
   const BFloat16* row(std::int32_t i) const {
     guard_.expect_valid("DeviceFeatures");
     if (i < 0 || i >= size_)
       throw std::invalid_argument("DeviceFeatures::row: row " + std::to_string(i) + ", must be in [0, " +
                                   std::to_string(size_) + ")");
-    return data_ + static_cast<std::int64_t>(i) * width_;
+    return decoder_->features() +
+           (static_cast<std::int64_t>(slot_) * decoder_->capacity() + i) * decoder_->weights().hidden;
   }
+  const Decoder& decoder() const { return *decoder_; }         ///< whose they are
+  specula::detail::ViewGuard guard() const { return guard_; }  ///< of the view
 
  private:
-  const BFloat16* data_;
-  std::int32_t size_, width_;
+  const Decoder* decoder_;
+  std::int32_t slot_, size_;
   specula::detail::ViewGuard guard_;
 };
 

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "specula/base/rows.hpp"
@@ -30,30 +32,49 @@ class DevicePasses {
         device_(device),
         decoder_(decoder),
         texts_(texts),
+        reads_(decoder.weights().conditioned_on),
         fewest_(std::min(kWaiting, options.prefill_chunk)),
-        nodes_{{device, options.height, options.slots, node_words(options)}, options.height, {}, {}},
-        prompts_{{device, options.prefill_chunk, options.slots, words(options.prefill_chunk)},
+        nodes_{
+            {device, options.height, options.slots, node_words(options), reads_}, options.height, {}, {}, {}},
+        prompts_{{device, options.prefill_chunk, options.slots, words(options.prefill_chunk), reads_},
                  height_of(options.prefill_chunk),
+                 {},
                  {},
                  {}},
         moves_host_(device.template allocate_host<std::int32_t>(moves(options))),
         moves_(device.template allocate<std::int32_t>(moves(options))),
-        mask_(static_cast<std::size_t>(std::max(node_words(options), words(options.prefill_chunk)))) {
+        mask_(static_cast<std::size_t>(std::max(node_words(options), words(options.prefill_chunk)))),
+        before_(mask_) {
     prepare(nodes_, true);
     prepare(prompts_, false);
     parts_.reserve(static_cast<std::size_t>(options.slots));
     pieces_.reserve(static_cast<std::size_t>(options.slots));
   }
 
-  /// Bytes of its arrays on the device.
-  static std::size_t bytes(const ModelOptions& options) {
-    return PassInput<Device>::bytes(options.height, options.slots, node_words(options)) +
-           PassInput<Device>::bytes(options.prefill_chunk, options.slots, words(options.prefill_chunk)) +
+  /// Bytes of its arrays on the device, of a model that reads `of_target` of its target.
+  static std::size_t bytes(const ModelOptions& options, Conditioning of_target) {
+    return PassInput<Device>::bytes(options.height, options.slots, node_words(options), of_target) +
+           PassInput<Device>::bytes(options.prefill_chunk, options.slots, words(options.prefill_chunk),
+                                    of_target) +
            sizeof(std::int32_t) * moves(options);
   }
   /// Tokens of a pass, at most.
   static int most(const ModelOptions& options) {
     return std::max(options.height, height_of(options.prefill_chunk));
+  }
+
+  /// The target of a draft that reads it, for good: captured passes have its addresses.
+  void set_target(const DeviceDecoder<Device>& target) {
+    if (target_ == &target) return;
+    if (target_)
+      throw std::invalid_argument(
+          "cuda::Model::set_target_state: a draft on a device has one target for good");
+    if (reads_ == Conditioning::key_values)
+      for (Kind* const kind : {&nodes_, &prompts_})
+        for_plans(*kind, [&](std::size_t log, int count, bool exact) {
+          kind->cross[log] = decoder_.plan_cross(target, count, exact);
+        });
+    target_ = &target;
   }
 
   /// Runs waiting tokens of a text while there are many.
@@ -85,7 +106,8 @@ class DevicePasses {
   struct Kind {
     PassInput<Device> input;
     int height;                                             // of the products, if they are padded
-    std::array<typename Device::Attention, kCounts> plans;  // the first one alone, if they are
+    std::array<typename Device::Attention, kCounts> plans,  // the first one alone, if they are
+        cross;                                              // the same over the target's keys and values
     std::array<std::array<typename Device::Recording, 2>, kCounts> recordings;  // without rows, and with
   };
   /// A text's part of a call, and of one of its passes.
@@ -109,17 +131,19 @@ class DevicePasses {
     return static_cast<std::size_t>(options.slots) * static_cast<std::size_t>(options.max_nodes + 2);
   }
 
+  /// Of each plan of a kind: its number, the most tokens of a pass, and whether it is for exact products.
+  static void for_plans(const Kind& kind, auto run) {
+    if constexpr (Products::kPadded)
+      run(std::size_t{0}, kind.input.most(), true);  // the largest pass chooses the kernel, for all
+    else
+      for (std::size_t log = 0; log < kCounts && 1 << log < 2 * kind.input.most(); ++log)
+        run(log, std::min(1 << log, kind.input.most()), false);
+  }
   void prepare(Kind& kind, bool has_rows) {
-    if constexpr (Products::kPadded) {
-      kind.plans[0] = decoder_.plan(kind.input.most(), true);  // the largest pass chooses the kernel, for all
-      decoder_.prepare(kind.height, true, has_rows);
-    } else {
-      for (std::size_t log = 0; log < kCounts && 1 << log < 2 * kind.input.most(); ++log) {
-        const int count = std::min(1 << log, kind.input.most());
-        kind.plans[log] = decoder_.plan(count, false);
-        decoder_.prepare(count, false, has_rows);
-      }
-    }
+    for_plans(kind, [&](std::size_t log, int count, bool exact) {
+      kind.plans[log] = decoder_.plan(count, exact);
+      decoder_.prepare(exact ? kind.height : count, exact, has_rows);
+    });
   }
 
   /// Runs waiting tokens of a text in passes of their own: one chunk, or all. Whether any ran.
@@ -163,7 +187,7 @@ class DevicePasses {
       if (nodes_.input.count() == nodes_.input.most()) end_pass(rows);
       const std::int32_t room = nodes_.input.most() - nodes_.input.count();
       const std::int32_t queued = std::min(room, own.waiting()), left = own.node_count() - own.in_cache;
-      const std::int32_t more = std::min(room - queued, left);
+      const std::int32_t more = std::min(room - queued, reads_ == Conditioning::features ? level(own) : left);
       nodes_.input.begin(part.nodes->slot, own.ran, own.in_cache);
       add_queued(nodes_.input, own, queued);
       for (std::int32_t i = own.in_cache; i < own.in_cache + more; ++i) add_node(own, i, queued);
@@ -172,6 +196,13 @@ class DevicePasses {
       done = queued == own.waiting() && more == left;
       if (!done) end_pass(rows);
     }
+  }
+  /// Nodes that have to run, up to the first one whose parent is among them: a head's feature is its
+  /// parent's.
+  static std::int32_t level(const DeviceText& text) {
+    std::int32_t n = text.in_cache;
+    while (n < text.node_count() && text.nodes[static_cast<std::size_t>(n)].parent < text.in_cache) ++n;
+    return n - text.in_cache;
   }
   void begin_pass() {
     nodes_.input.clear();
@@ -199,18 +230,32 @@ class DevicePasses {
   void add_queued(PassInput<Device>& input, const DeviceText& own, std::int32_t n) {
     std::fill(mask_.begin(), mask_.end(), 0);
     for (std::int32_t i = 0; i < n; ++i) {
+      before_ = mask_;
       see(i);
-      input.add(own.queue[own.queue_begin + static_cast<std::size_t>(i)], own.ran + i, false, mask_);
+      input.add(own.queue[own.queue_begin + static_cast<std::size_t>(i)], own.ran + i, false, mask_,
+                target_feature(own, own.ran + i), before_);
     }
   }
   /// A node of a text, after `queued` tokens of the same pass.
   void add_node(const DeviceText& own, std::int32_t number, std::int32_t queued) {
     std::fill(mask_.begin(), mask_.end(), 0);
     for (std::int32_t i = 0; i < queued; ++i) see(i);
+    before_ = mask_;
     for (NodeId up = number; up != kNoParent; up = own.nodes[static_cast<std::size_t>(up)].parent)
       see(queued + up);
     const DeviceText::Node& node = own.nodes[static_cast<std::size_t>(number)];
-    nodes_.input.add(node.token, own.ran + queued + node.depth, true, mask_);
+    const std::int32_t first = own.ran + queued;
+    nodes_.input.add(node.token, first + node.depth, true, mask_,
+                     node.parent == kNoParent ? target_feature(own, first) : first + node.parent, before_);
+  }
+  /// Where the feature before the token at `position` lies; see Gather.
+  std::int32_t target_feature(const DeviceText& own, std::int32_t position) const {
+    if (reads_ == Conditioning::nothing || position == 0) return Gather::kNoFeature;
+    if (position > own.target_size)
+      throw std::logic_error("cuda::Model: a draft's token at position " + std::to_string(position) +
+                             ", but its target has processed " + std::to_string(own.target_size) +
+                             " tokens; bring the target there first");
+    return Gather::of_target(position - 1);
   }
   void see(std::int32_t i) { mask_[static_cast<std::size_t>(i / 64)] |= std::uint64_t{1} << i % 64; }
 
@@ -221,7 +266,9 @@ class DevicePasses {
     const int count = std::min(1 << log, kind.input.most());
     const int height = Products::kPadded ? kind.height : count;
     device_.replay(kind.recordings[log][has_rows ? 1 : 0], [&] {
-      decoder_.pass(kind.plans[Products::kPadded ? 0 : log], kind.input.pass(count, height), has_rows);
+      const std::size_t plan = Products::kPadded ? 0 : log;
+      decoder_.pass(kind.plans[plan], kind.input.pass(count, height), has_rows,
+                    kind.input.target(target_, &kind.cross[plan]));
     });
   }
 
@@ -247,13 +294,15 @@ class DevicePasses {
   Device& device_;
   DeviceDecoder<Device>& decoder_;
   DeviceTexts& texts_;
-  std::int32_t fewest_;  // waiting tokens that have a pass of their own
+  Conditioning reads_;
+  const DeviceDecoder<Device>* target_ = nullptr;  // of a draft that reads it
+  std::int32_t fewest_;                            // waiting tokens that have a pass of their own
   Kind nodes_, prompts_;
   std::int32_t *moves_host_, *moves_;
   // Of the call that runs.
   std::vector<Part> parts_;
   std::vector<Piece> pieces_;
-  std::vector<std::uint64_t> mask_;
+  std::vector<std::uint64_t> mask_, before_;  // of the token to be added: nodes, and the target's tokens
 };
 
 }  // namespace specula::cuda::detail

@@ -32,6 +32,8 @@ struct DeviceText {
   bool chunk_ran = false;     // of its prompt, in this call
   std::vector<NodeId> path;   // committed, to be moved to the slots from path_after on
   std::int32_t path_after = 0;
+  std::int32_t target_size = 0;       // of a draft that reads its target: tokens in the view
+  specula::detail::ViewGuard target;  // and whether it is valid
   specula::detail::ChangeCount changes;
 
   std::int32_t waiting() const { return static_cast<std::int32_t>(queue.size() - queue_begin); }

@@ -62,12 +62,17 @@ SPECULA_HD float inverse_rms(Block block, const float* x, int size, float eps, f
   return 1.0f / std::sqrt(squares / static_cast<float>(size) + eps);
 }
 
+/// The input of a product, of a number that was normed or not.
+SPECULA_HD BFloat16 normed_number(float x, float scale, const float* weight, int i) {
+  return to_bfloat16(weight ? product(product(x, scale), weight[i]) : x);
+}
+
 /// A block for each token: the residual stream begins as its embedding, and is normed for the first layer.
 struct Embed {
   static constexpr int kThreads = 256;
   PassTokens tokens;
   const BFloat16* embedding;  // (V, size)
-  const float* weight;        // (size) of the first norm
+  const float* weight;        // (size) of the first norm; null: rounded, not normed
   float* hidden;              // (n, size)
   BFloat16* normed;           // (n, size)
   int size, vocab;
@@ -82,9 +87,75 @@ struct Embed {
     const BFloat16* from = embedding + static_cast<std::int64_t>(token) * size;
     // A thread norms what it wrote itself, so no barrier.
     for (int i = block.rank(); i < size; i += block.size()) hidden[at + i] = to_float(from[i]);
-    const float scale = inverse_rms(block, hidden + at, size, eps, scratch);
+    const float scale = weight ? inverse_rms(block, hidden + at, size, eps, scratch) : 1.0f;
     for (int i = block.rank(); i < size; i += block.size())
-      normed[at + i] = to_bfloat16(product(product(hidden[at + i], scale), weight[i]));
+      normed[at + i] = normed_number(hidden[at + i], scale, weight, i);
+  }
+};
+
+/// The features of a target or of a head, by slot: those of sequence b from b * stride on.
+struct FeatureRows {
+  const BFloat16* data = nullptr;  // rows of the residual stream's width
+  std::int64_t stride = 0;
+};
+
+/// What a product makes the residual stream of, (n, width): a token's embedding, of a draft that projects its
+/// target's; in a feature head followed by the feature of the token before. A block for each token.
+struct Gather {
+  static constexpr int kThreads = 256;
+  PassTokens tokens;
+  const BFloat16* embedding;  // (V, size)
+  /// (n) where the feature lies; null: there are none. From 0 on: the head's own, in this slot after `base`;
+  /// kNoFeature: zeros; below: the target's, of the token at kNoFeature - 1 - from.
+  const std::int32_t* from;
+  const std::int32_t* base;  // (B) slots before; null: none
+  FeatureRows own, target;
+  BFloat16* out;
+  int size, vocab;
+
+  static constexpr std::int32_t kNoFeature = -1;
+  /// What stands in `from` for the target's feature of the token at `position`.
+  SPECULA_HD static std::int32_t of_target(std::int32_t position) { return kNoFeature - 1 - position; }
+
+  SPECULA_HD int blocks() const { return tokens.count; }
+  template <class Block>
+  SPECULA_HD void operator()(Block block, int t, float*) const {
+    const PassTokens::Place place = tokens.place(t);
+    if (place.sequence < 0) return;
+    Token token = tokens.token[t];
+    if (token < 0 || token >= vocab) token = 0;
+    const BFloat16* const row = embedding + static_cast<std::int64_t>(token) * size;
+    BFloat16* const to = out + static_cast<std::int64_t>(t) * size * (from ? 2 : 1);
+    for (int i = block.rank(); i < size; i += block.size()) to[i] = row[i];
+    if (!from) return;
+    const BFloat16* feature = nullptr;
+    if (from[t] >= 0)
+      feature = own.data + place.sequence * own.stride +
+                static_cast<std::int64_t>((base ? base[place.sequence] : 0) + from[t]) * size;
+    else if (from[t] != kNoFeature)
+      feature =
+          target.data + place.sequence * target.stride + static_cast<std::int64_t>(of_target(from[t])) * size;
+    for (int i = block.rank(); i < size; i += block.size()) to[size + i] = feature ? feature[i] : BFloat16{0};
+  }
+};
+
+/// Logits of a draft vocabulary, a block for each 1,024 of a row: to where their tokens lie in rows of all
+/// tokens, whose other numbers stay.
+struct Spread {
+  static constexpr int kThreads = 256, kEach = 1024;
+  const float* from;           // (rows, size)
+  const std::int32_t* tokens;  // (size)
+  float* to;                   // (rows, vocab)
+  int rows, size, vocab;
+
+  SPECULA_HD int chunks() const { return ceil_div(size, kEach); }
+  SPECULA_HD int blocks() const { return rows * chunks(); }
+  template <class Block>
+  SPECULA_HD void operator()(Block block, int index, float*) const {
+    const std::int64_t row = index / chunks();
+    const int first = index % chunks() * kEach;
+    for (int i = first + block.rank(); i < smaller(first + kEach, size); i += block.size())
+      to[row * vocab + tokens[i]] = from[row * size + i];
   }
 };
 
@@ -93,7 +164,7 @@ struct Norm {
   static constexpr int kThreads = 256;
   float* hidden;        // (n, size)
   const float* bias;    // (size) added to it before; null: none
-  const float* weight;  // (size)
+  const float* weight;  // (size); null: rounded, not normed
   BFloat16* normed;     // (n, size)
   int count, size;
   float eps;
@@ -104,9 +175,9 @@ struct Norm {
     const std::int64_t at = static_cast<std::int64_t>(t) * size;
     if (bias)
       for (int i = block.rank(); i < size; i += block.size()) hidden[at + i] = sum(hidden[at + i], bias[i]);
-    const float scale = inverse_rms(block, hidden + at, size, eps, scratch);
+    const float scale = weight ? inverse_rms(block, hidden + at, size, eps, scratch) : 1.0f;
     for (int i = block.rank(); i < size; i += block.size())
-      normed[at + i] = to_bfloat16(product(product(hidden[at + i], scale), weight[i]));
+      normed[at + i] = normed_number(hidden[at + i], scale, weight, i);
   }
 };
 
@@ -116,7 +187,7 @@ struct FinalNorm {
   static constexpr int kThreads = 256;
   PassTokens tokens;
   const float* hidden;      // (n, size)
-  const float* weight;      // (size)
+  const float* weight;      // (size); null: rounded, not normed, as a feature head's
   const std::int32_t* row;  // (n) of `normed`; negative: not asked for
   BFloat16* normed;         // (rows, size)
   BFloat16* features;       // (B, capacity, size); null: not kept
@@ -134,9 +205,9 @@ struct FinalNorm {
         features && place.slot >= 0 && place.slot < capacity
             ? features + (static_cast<std::int64_t>(place.sequence) * capacity + place.slot) * size
             : nullptr;
-    const float scale = inverse_rms(block, from, size, eps, scratch);
+    const float scale = weight ? inverse_rms(block, from, size, eps, scratch) : 1.0f;
     for (int i = block.rank(); i < size; i += block.size()) {
-      const BFloat16 x = to_bfloat16(product(product(from[i], scale), weight[i]));
+      const BFloat16 x = normed_number(from[i], scale, weight, i);
       if (to) to[i] = x;
       if (kept) kept[i] = x;
     }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// labels: optimised
+// Drafts on the device that read their target, project its embedding or have a draft vocabulary: rows are the
+// reference's in double, through rounds that accept and reject.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <specula/cpu/decoder.hpp>
+#include <specula/cuda/model/model.hpp>
+
+#include "relative_error.hpp"
+#include "small_model.hpp"
+
+using namespace small_model;
+namespace cuda = specula::cuda;
+using specula::Conditioning;
+using specula::kNoParent;
+using specula::NodeId;
+using specula_test::EmulatedDevice;
+using Model = cuda::Model<EmulatedDevice>;
+
+static_assert(specula::TargetConditioned<Model> && specula::TargetConditioned<specula::SlotOf<Model>>);
+
+namespace {
+
+/// A draft for the model of small_config(), or `target` if it attends to keys of other heads.
+struct Draft {
+  const char* name;
+  Conditioning reads = Conditioning::nothing;
+  int layers = 1, vocab = 0, head_dim = 32;
+  bool projects = false;
+  int target_head_dim = 64;
+  std::vector<std::int32_t> layers_read = {};
+};
+
+cpu::DecoderConfig target_config(const Draft& draft) {
+  cpu::DecoderConfig out = small_config(3);
+  out.head_dim = draft.target_head_dim;
+  return out;
+}
+cpu::DecoderConfig draft_config(const Draft& draft) {
+  const cpu::DecoderConfig target = target_config(draft);
+  cpu::DecoderConfig out;
+  out.heads = 2, out.kv_heads = 1, out.head_dim = draft.head_dim;
+  out.vocab_size = kVocab, out.hidden_size = draft.reads == Conditioning::features ? target.hidden_size : 64;
+  out.intermediate_size = 96, out.layers = draft.layers;
+  out.conditioned_on = draft.reads;
+  out.draft_vocab_size = draft.vocab;
+  out.tied_head = draft.reads == Conditioning::features || (draft.vocab == 0 && !draft.projects);
+  if (draft.projects) out.target_hidden_size = target.hidden_size;
+  if (draft.reads == Conditioning::key_values) {
+    static_cast<cpu::AttentionShape&>(out.target) = target;
+    out.target.layers = target.layers, out.target.reads = draft.layers_read;
+  }
+  return out;
+}
+
+template <class Target, class M>
+void give_state(Target& target, M& draft) {
+  if (draft.conditioned_on() == Conditioning::features) draft.set_target_state(target.features());
+  if (draft.conditioned_on() == Conditioning::key_values) draft.set_target_state(target.key_values());
+}
+
+/// Of rows that may have minus infinity, at the same places.
+double worst_row(const LogitsView& rows, const LogitsView& reference) {
+  double worst = 0;
+  REQUIRE(rows.rows == reference.rows);
+  for (int r = 0; r < rows.rows; ++r) {
+    std::vector<float> found, expected;
+    for (std::size_t v = 0; v < rows.row(r).size(); ++v) {
+      const float inf = std::numeric_limits<float>::infinity();
+      REQUIRE((rows.row(r)[v] == -inf) == (reference.row(r)[v] == -inf));
+      if (rows.row(r)[v] != -inf) found.push_back(rows.row(r)[v]), expected.push_back(reference.row(r)[v]);
+    }
+    worst = std::max(worst, specula_test::relative_error(found, expected));
+  }
+  return worst;
+}
+
+void check_draft(const Draft& how, int prompt_size) {
+  CAPTURE(how.name);
+  CAPTURE(prompt_size);
+  using Weights = cpu::DecoderWeights<double>;
+  const auto target_weights = std::make_shared<const Weights>(
+      cpu::random_decoder_weights<double>(target_config(how), 3, cpu::WeightType::bf16));
+  const auto draft_weights = std::make_shared<const Weights>(
+      cpu::random_decoder_weights<double>(draft_config(how), 5, cpu::WeightType::bf16,
+                                          draft_config(how).borrows_embedding() ? target_weights : nullptr));
+  cpu::Decoder<double> target(target_weights, {.capacity = 256}), draft(draft_weights, {.capacity = 256});
+  EmulatedDevice device;
+  Model on_device(device, *target_weights, {.capacity = 256, .prefill_chunk = 64, .features = true});
+  const cuda::DeviceWeights shared = cuda::upload(device, *draft_weights, 256, &on_device.weights());
+  Model draft_on_device(device, shared, {.capacity = 256, .prefill_chunk = 64});
+  CHECK(draft_on_device.conditioned_on() == how.reads);
+  CHECK(draft_on_device.keeps_speculation() == (how.reads == Conditioning::key_values && how.layers == 1));
+
+  std::vector<Token> fresh = random_tokens(prompt_size, 7);
+  double worst = 0;
+  for (const int nodes : {9, 1, 12, 4}) {
+    const auto round = [&](auto& target_model, auto& draft_model) {
+      target_model.append(fresh);
+      give_state(target_model, draft_model);
+      draft_model.append(fresh);
+    };
+    round(target, draft), round(on_device, draft_on_device);
+    const std::vector<Token> tokens = random_tokens(nodes, static_cast<std::uint64_t>(nodes));
+    std::vector<NodeId> parents;
+    for (int i = 0; i < nodes; ++i) parents.push_back(i == 0 || i == 5 ? kNoParent : (i - 1) / 2);
+    // In two passes, of which the second's nodes are below the first's.
+    const std::size_t first = std::min<std::size_t>(3, tokens.size());
+    const auto pass = [&](std::size_t from, std::size_t count) {
+      if (count == 0) return;
+      const auto part = [&](const auto& all) { return std::span(all).subspan(from, count); };
+      const LogitsView rows = draft_on_device.extend(part(tokens), part(parents));
+      worst = std::max(worst, worst_row(rows, draft.extend(part(tokens), part(parents))));
+    };
+    pass(0, first), pass(first, tokens.size() - first);
+    draft.commit({}), draft_on_device.commit({});
+    fresh = random_tokens(nodes / 2 + 1, static_cast<std::uint64_t>(nodes + 50));
+  }
+  MESSAGE(std::string(how.name) << ": largest relative error of a row " << worst);
+  CHECK(worst <= 2e-2);
+  CHECK(worst > 0);
+}
+
+}  // namespace
+
+TEST_CASE("rows are the reference's up to bfloat16") {
+  const std::vector<Draft> all{
+      {.name = "projected embedding", .layers = 2, .projects = true},
+      {.name = "draft vocabulary", .vocab = 40, .projects = true},
+      {.name = "feature head", .reads = Conditioning::features, .head_dim = 64},
+      {.name = "feature head of two layers, draft vocabulary",
+       .reads = Conditioning::features,
+       .layers = 2,
+       .vocab = 56},
+      {.name = "GLIDE", .reads = Conditioning::key_values},
+      {.name = "GLIDE of two layers, draft vocabulary, projected embedding",
+       .reads = Conditioning::key_values,
+       .layers = 2,
+       .vocab = 64,
+       .projects = true},
+      {.name = "GLIDE over heads of 32, of another layer",
+       .reads = Conditioning::key_values,
+       .head_dim = 64,
+       .target_head_dim = 32,
+       .layers_read = {0}},
+      {.name = "GLIDE over heads of 128", .reads = Conditioning::key_values, .target_head_dim = 128},
+  };
+  for (const Draft& draft : all)
+    for (const int prompt : {1, 9, 90}) check_draft(draft, prompt);
+}
