@@ -52,7 +52,11 @@ class EmulatedDevice {
   int failing_launch = -1;                                       // which launch fails
 
   int launches = 0, products = 0, waits = 0, recordings = 0, replays = 0;
+  int launched_apart = 0;   // launches and copies that no graph has
   std::size_t fetched = 0;  // bytes
+
+  /// So many launches and copies work, and the next one fails.
+  void fail_after(int more) { failing_launch = calls_ + more; }
 
   // ---- memory: the host's
   template <class T>
@@ -343,6 +347,7 @@ class EmulatedDevice {
   }
 
   void launched() {
+    launched_apart += replays_ ? 0 : 1;
     if (calls_++ == failing_launch) throw specula::cuda::DeviceError("the emulated device fails");
   }
 

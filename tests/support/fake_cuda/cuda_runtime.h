@@ -450,6 +450,8 @@ inline cudaError_t cudaEventCreate(cudaEvent_t* out) {
   auto& cuda = specula_test::FakeCuda::now();
   return cuda.call([&] { return *out = new FakeEvent{0}, ++cuda.made, cudaSuccess; });
 }
+constexpr unsigned cudaEventDisableTiming = 2;
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) { return cudaEventCreate(out); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return --specula_test::FakeCuda::now().made, cudaSuccess;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Definitions of CudaDevice: include this in one file of a program, which nvcc compiles in C++20, and
-// cuda_device.hpp in the others. That program is linked with cuBLASLt.
+// cuda_device.hpp in the others. That program is linked with cuBLASLt. What Round needs besides has a file of
+// its own, compile_cuda_rounds.hpp.
 #pragma once
 
 #include "specula/cuda/model/cuda_device.hpp"
@@ -93,6 +94,17 @@ struct CudaDevice::Impl {
     }
     while (!memory.empty() && !memory.back().at) memory.pop_back();
   }
+  /// Room to work in, at least so large. Captured launches keep the memory that they were given.
+  void reserve(std::size_t part_bytes, std::size_t counter_bytes) {
+    if (part_bytes > workspace.part_bytes) {
+      workspace.parts = allocate(part_bytes, rooms);
+      workspace.part_bytes = part_bytes;
+    }
+    if (counter_bytes > workspace.counter_bytes) {
+      workspace.counters = static_cast<std::uint32_t*>(allocate(counter_bytes, rooms));
+      workspace.counter_bytes = counter_bytes;
+    }
+  }
   static std::size_t free_bytes() {
     std::size_t free = 0, all = 0;
     return cudaMemGetInfo(&free, &all) == cudaSuccess ? free : 0;
@@ -153,18 +165,12 @@ CudaDevice::Attention CudaDevice::make_attention(const TreeAttentionCapacity& ca
   out->head_size = head_size;
   const auto make = [&](auto& plan) {
     detail::expect(make_tree_attention_plan(&plan, capacity, impl_->device), "a plan of attention");
-    // Captured launches keep the memory that they were given.
-    Workspace& room = impl_->workspace;
-    if (part_bytes(plan) > room.part_bytes) {
-      room.parts = impl_->allocate(part_bytes(plan), impl_->rooms);
-      room.part_bytes = part_bytes(plan);
-    }
-    if (counter_bytes(plan) > room.counter_bytes) {
-      room.counters = static_cast<std::uint32_t*>(impl_->allocate(counter_bytes(plan), impl_->rooms));
-      room.counter_bytes = counter_bytes(plan);
-    }
+    impl_->reserve(part_bytes(plan), counter_bytes(plan));
   };
-  head_size == 64 ? make(out->narrow) : make(out->wide);
+  if (head_size == 64)
+    make(out->narrow);
+  else
+    make(out->wide);
   return out;
 }
 void CudaDevice::attend(const Attention& plan, const TreeAttentionArgs<BFloat16>& args) {
@@ -177,6 +183,21 @@ void CudaDevice::compact(const AcceptedPaths& paths, const SlotPages& pages, con
   detail::expect(compact_slots(paths, pages, rows, count, impl_->stream), "compaction");
 }
 
+CudaDevice::Signal::~Signal() {
+  if (event_) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
+}
+void CudaDevice::signal(Signal& signal) {
+  if (!signal.event_) {
+    cudaEvent_t event = nullptr;
+    detail::expect(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    signal.event_ = event;
+  }
+  detail::expect(cudaEventRecord(static_cast<cudaEvent_t>(signal.event_), impl_->stream), "an event");
+}
+void CudaDevice::await(const Signal& signal) {
+  detail::expect(cudaEventSynchronize(static_cast<cudaEvent_t>(signal.event_)), "the device's work");
+}
+
 std::size_t CudaDevice::allocations() const { return impl_->memory.size(); }
 void CudaDevice::release(std::size_t first, std::size_t last) { Impl::release(impl_->memory, first, last); }
 
@@ -187,6 +208,8 @@ void CudaDevice::replay(Recording& recording, void (*enqueue)(void*), void* of) 
 }
 
 template void CudaDevice::run(const detail::Embed& body);
+template void CudaDevice::run(const detail::Gather& body);
+template void CudaDevice::run(const detail::Spread& body);
 template void CudaDevice::run(const detail::Norm& body);
 template void CudaDevice::run(const detail::FinalNorm& body);
 template void CudaDevice::run(const detail::PlaceHeads<64>& body);

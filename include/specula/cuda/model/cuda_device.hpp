@@ -8,9 +8,15 @@
 #include <string>
 #include <utility>
 
+#include "specula/cuda/api/grow_cape.cuh"
+#include "specula/cuda/api/grow_dynamic_tree.cuh"
+#include "specula/cuda/api/sample.cuh"
+#include "specula/cuda/api/verify.cuh"
+#include "specula/cuda/api/verify_matching.cuh"
 #include "specula/cuda/args/attention.cuh"
 #include "specula/cuda/args/slots.cuh"
 #include "specula/cuda/model/detail/pass_bodies.cuh"
+#include "specula/cuda/model/detail/round_bodies.cuh"
 #include "specula/cuda/model/device.hpp"
 
 namespace specula::cuda {
@@ -35,6 +41,19 @@ class CudaDevice {
     friend CudaDevice;
     void* graph_ = nullptr;
     bool ran_ = false;
+  };
+
+  /// A place in the order of the launches, which the host can wait for.
+  class Signal {
+   public:
+    Signal() = default;
+    ~Signal();
+    Signal(const Signal&) = delete;
+    Signal& operator=(const Signal&) = delete;
+
+   private:
+    friend CudaDevice;
+    void* event_ = nullptr;
   };
 
   bool captures = true;  ///< false: replay() launches each time
@@ -83,7 +102,9 @@ class CudaDevice {
   void fetch(T* to, const T* from, std::size_t n) {
     copy(to, from, n * sizeof(T), false);
   }
-  void wait();  ///< for all that was asked for
+  void wait();                       ///< for all that was asked for
+  void signal(Signal& signal);       ///< puts it after all that was asked for
+  void await(const Signal& signal);  ///< waits for what was asked for before it, and for nothing else
 
   /// Launches a kernel body, one of those in pass_bodies.cuh.
   template <class Body>
@@ -97,6 +118,27 @@ class CudaDevice {
   void attend(const Attention& plan, const TreeAttentionArgs<BFloat16>& args);     ///< by a plan
   void compact(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows* rows,
                int count);  ///< see compact_slots()
+
+  /// A plan of sampling, of a rule or of growth, for this device.
+  void make_plan(SamplePlan<float>& plan, int rows, int draws, int vocab);
+  void make_plan(CapePlan<float>& plan, const CapeCapacity& capacity);                ///< the same
+  void make_plan(DynamicTreePlan<float>& plan, const DynamicTreeCapacity& capacity);  ///< the same
+  /// The same of a rule: those of SPECULA_FOR_ROUND_RULES below.
+  template <class Plan>
+  void make_plan(Plan& plan, const VerifyCapacity& capacity);
+  void draw(const SamplePlan<float>& plan, const SampleArgs<float>& args);  ///< see sample()
+  /// See verify_trees().
+  template <class Plan, class Draft>
+  void verify(const Plan& plan, const Trees& trees, const TargetRows<float>& target, const Draft& draft,
+              const VerifyResults& out);
+  void grow(const CapePlan<float>& plan, int step, const Roots& roots, const DraftRows<float>& rows,
+            const CapeSpine& out, void* room);  ///< see cape_step()
+  void grow(const DynamicTreePlan<float>& plan, int level, const Roots& roots, const DraftRows<float>& rows,
+            const DraftLevels& out, void* room);  ///< see dynamic_tree_step()
+  void finish(const CapePlan<float>& plan, const Roots& roots, const GrownTrees& out,
+              void* room);  ///< see cape_finish()
+  void finish(const DynamicTreePlan<float>& plan, const Roots& roots, const GrownTrees& out,
+              void* room);  ///< see dynamic_tree_rerank()
 
   /// Launches what enqueue() launches: at first as it is, so that kernels are loaded, then captured.
   template <class F>
@@ -116,7 +158,30 @@ class CudaDevice {
   std::unique_ptr<Impl> impl_;
 };
 
+/// X(draft, plan) for each rule of a Round, and the form of the draft's distributions.
+#define SPECULA_FOR_ROUND_RULES(X)                                \
+  X(ChosenDraft, GreedyPlan<float>)                               \
+  X(ChosenDraft, SampleAndMatchPlan<float>)                       \
+  X(ChosenDraft, RejectionPlan<float, ChosenDraft>)               \
+  X(LogitsDraft<float>, RejectionPlan<float, LogitsDraft<float>>) \
+  X(ChosenDraft, TraversalPlan<float, ChosenDraft>)               \
+  X(LogitsDraft<float>, TraversalPlan<float, LogitsDraft<float>>) \
+  X(LogitsDraft<float>, BlockPlan<float, LogitsDraft<float>>)
+
+#define SPECULA_ROUND_RULE(draft, ...)                                                              \
+  extern template void CudaDevice::make_plan(__VA_ARGS__& plan, const VerifyCapacity& capacity);    \
+  extern template void CudaDevice::verify(const __VA_ARGS__& plan, const Trees& trees,              \
+                                          const TargetRows<float>& target, const draft& draft_rows, \
+                                          const VerifyResults& out);
+SPECULA_FOR_ROUND_RULES(SPECULA_ROUND_RULE)
+#undef SPECULA_ROUND_RULE
+
 extern template void CudaDevice::run(const detail::Embed& body);
+extern template void CudaDevice::run(const detail::Gather& body);
+extern template void CudaDevice::run(const detail::Spread& body);
+extern template void CudaDevice::run(const detail::ReadText& body);
+extern template void CudaDevice::run(const detail::BeginRound& body);
+extern template void CudaDevice::run(const detail::EndRound& body);
 extern template void CudaDevice::run(const detail::Norm& body);
 extern template void CudaDevice::run(const detail::FinalNorm& body);
 extern template void CudaDevice::run(const detail::PlaceHeads<64>& body);

@@ -176,10 +176,10 @@ class DeviceDecoder {
                                  what.feature_base, feature_rows(), theirs, gathered_, w_.embedding.cols,
                                  w_.vocab});
       device_.product(gathering(), gathered_, n, what.height, hidden_, false);
-      norm(w_.layers.front().attention_norm, w_.fusion_bias, n);
+      norm(first_norm(), w_.fusion_bias, n);
     } else {
-      device_.run(detail::Embed{tokens, w_.embedding.data, w_.layers.front().attention_norm, hidden_, normed_,
-                                w_.hidden, w_.vocab, w_.eps});
+      device_.run(detail::Embed{tokens, w_.embedding.data, first_norm(), hidden_, normed_, w_.hidden,
+                                w_.vocab, w_.eps});
     }
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const DeviceLayer& layer = w_.layers[l];
@@ -247,13 +247,15 @@ class DeviceDecoder {
   /// Launches of a pass.
   int launches(bool has_rows) const {
     const auto layers = static_cast<int>(w_.layers.size());
-    return 9 * layers + (gathers() ? 2 : 0) + (w_.layers.front().cross_query.data ? 5 * layers : 0) +
+    return 9 * layers + (gathers() ? 2 : 0) + (w_.target_heads > 0 ? 5 * layers : 0) +
            (has_rows    ? (w_.draft_tokens ? 3 : 2)
             : features_ ? 1
                         : 0);
   }
 
  private:
+  /// Of the first layer; a model without layers is a table of bigrams.
+  const float* first_norm() const { return w_.layers.empty() ? nullptr : w_.layers.front().attention_norm; }
   int cross_queries() const { return w_.target_heads * detail::padded_head(w_.target_head_dim); }
   /// Whether the first layer's input is a product, of gathered_ and this matrix.
   bool gathers() const { return w_.projection.data || w_.fusion.data; }
