@@ -157,6 +157,7 @@ class FakeCuda {
   std::size_t free_bytes = std::size_t{1} << 30;
   std::map<void*, std::size_t> memory;  // allocated, of device and host
   int made = 0;                         // streams, events, graphs that are there
+  bool runs_kernels = true;             // by one thread; false: for kernels of clusters, which it cannot run
   double clock = 0;                     // seconds of the device; whatever runs there moves it
   std::unique_ptr<FakeGraph> capture;   // that is under way
 
@@ -335,7 +336,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   auto& cuda = specula_test::FakeCuda::now();
   const cudaError_t error =
       cuda.call([&] { return cuda.launch(reinterpret_cast<const void*>(kernel), *config); });
-  if (error == cudaSuccess)
+  if (error == cudaSuccess && cuda.runs_kernels)
     cuda.enqueue([kernel, values = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
       std::apply(kernel, values);
     });

@@ -89,8 +89,6 @@ class Round {
       std::conditional_t<Rule::lossless_for(ProposalKind::shared), ChosenDraft, typename Growth::Draft>;
   static_assert(Rule::lossless_for(Shape::kind),
                 "the rule is not lossless for proposals of the shape's kind: see docs/rule.md");
-  static_assert(Growth::kIsChain || !std::is_same_v<Rule, Block>,
-                "Block verifies chains; for trees take Traversal, which is Block on a chain");
 
  public:
   /// Allocates all that it needs. Throws std::invalid_argument for options or a shape out of range, weights
