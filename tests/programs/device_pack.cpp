@@ -84,16 +84,56 @@ TEST_CASE("pipelines on a device write the text of plain decoding there, by draf
   CHECK(drafted.stats.target.calls == text_of(cpu, "chain:3@small").stats.target.calls);
 }
 
+TEST_CASE("drafts that read their target draft for it, and for no other") {
+  OnDevice on({.capacity = 64, .max_nodes = 8}, {kModels, {}, {}});
+  const Decoded plain = text_of(on.pack, "autoregressive");
+  for (const char* pipeline : {"chain:3@hass", "chain:3@glide"}) {
+    const Decoded drafted = text_of(on.pack, pipeline);
+    CAPTURE(pipeline);
+    CHECK(drafted.tokens == plain.tokens);
+    CHECK(drafted.stats.target.calls < 12);
+  }
+  OnDevice other;  // whose target is another model
+  try {
+    text_of(other.pack, "chain:3@glide");
+    FAIL("no error");
+  } catch (const std::exception& error) {
+    CHECK(has(error.what(), "made for a target with num_hidden_layers 16, given one with 4"));
+  }
+  CHECK_THROWS_AS(text_of(other.pack, "chain:3@hass"), std::runtime_error);  // of another width
+}
+
+TEST_CASE("rounds that stay on the device write the same text in as many calls of the target") {
+  OnDevice on({.capacity = 128, .max_nodes = 16});
+  const auto rounds = [&](const std::string& pipeline, float temperature = 0) {
+    const auto run = on.pack.rounds(pipeline, {.temperature = temperature});
+    return decode(*run, kPrompt, {.max_new_tokens = 12, .seed = 1});
+  };
+  for (const char* pipeline : {"autoregressive", "chain:3@small", "cape:3:budget=8@small",
+                               "dynamic-tree:2:2:6@small", "chain:3:rule=token@small"}) {
+    CAPTURE(pipeline);
+    const Decoded on_host = text_of(on.pack, pipeline), on_device = rounds(pipeline);
+    CHECK(on_device.tokens == on_host.tokens);
+    CHECK(on_device.stats.target.calls == on_host.stats.target.calls);
+    CHECK(on_device.from_draft == on_host.from_draft);
+  }
+  CHECK(rounds("chain:3:draw=sampled@small", 0.8f).tokens.size() == 12);
+  const auto refused = [&](const char* pipeline) { return usage_error([&] { rounds(pipeline); }); };
+  for (const auto& [pipeline, why] : {std::pair("beam:2:2@small", "chain, cape and dynamic-tree"),
+                                      std::pair("chain:3@max-gram", "one model as its draft"),
+                                      std::pair("cost-aware:chain:3@small", "sizes by cost"),
+                                      std::pair("chain:exit=0.5@small", "by its length alone"),
+                                      std::pair("chain:3:draw=shared@small", "draw=shared"),
+                                      std::pair("chain:3:rule=gumbel@small", "has no kernel")}) {
+    CAPTURE(pipeline);
+    CHECK(has(refused(pipeline), "--rounds device: " + std::string(pipeline)));
+    CHECK(has(refused(pipeline), why));
+    CHECK(has(refused(pipeline), "--rounds host"));
+  }
+}
+
 TEST_CASE("what a device does not run is refused by name, before its weights are read") {
   OnDevice on;
-  for (const auto& [draft, why] :
-       {std::pair("glide", "reads its target's"), std::pair("hass", "reads its target's")}) {
-    const std::string said = usage_error([&, name = draft] { on.pack.draft(name); });
-    CAPTURE(said);
-    CHECK(has(said, "--engine cuda: "));
-    CHECK(has(said, draft));
-    CHECK(has(said, why));
-  }
   CHECK(has(usage_error([&] { on.pack.draft("nobody"); }), "no model 'nobody'"));
   OnDevice cut({.capacity = 64, .max_nodes = 8, .vocab_size = 2000});
   CHECK(has(usage_error([&] { cut.pack.target(); }), "has 2048 tokens, to be cut to 2000"));

@@ -34,6 +34,7 @@ struct ModelOptions : DecodingOptions, ArithmeticOptions {
   std::string engine = "auto", models, target, bigram;
   std::vector<std::string> drafts;  // [NAME=]PATH
   bool cut_vocabulary = false;
+  std::string rounds = "host";  // of cuda: or "device"
   // Of llama.cpp.
   std::int32_t draft_threads = 0, gpu_layers = -1;
   bool same_bits = false, verbose = false;

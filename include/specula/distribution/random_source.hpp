@@ -111,6 +111,8 @@ class PhiloxRandom {
  public:
   /// `seed`: of all texts of a run. `sequence`: one per text, so that texts draw independently.
   explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
+  std::uint64_t seed() const { return seed_; }          ///< as given
+  std::uint32_t sequence() const { return sequence_; }  ///< as given
 
   /// True with the given probability: always at 1 and above, never at 0 and for NaN.
   bool accept(double probability, const RandomKey& key) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Assembles a Pipeline from a verifier, a drafter and a shape, and parses its acceptance rule.
+// Assembles a Pipeline from a verifier, a drafter and a shape.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "specula/runtime/any_rule.hpp"
 #include "specula/runtime/any_shape.hpp"
 #include "specula/runtime/factory.hpp"
+#include "specula/runtime/parse_parts.hpp"
 #include "specula/runtime/spec.hpp"
 #include "specula/verify/tree_verifier.hpp"
 
@@ -89,13 +90,6 @@ class PipelineOf final : public Pipeline {
 
 namespace detail::pipelines {
 
-/// The rule of a text.
-struct ParsedRule {
-  RuleName name = RuleName::sampling;
-  double lenience = 1;
-  bool lossy = false;  // not lossless for the shape's proposals, which the text allows
-};
-
 /// make(), where what is wrong lies in the pipeline's parts and not in the program's models or parameters:
 /// throws PipelineError for std::invalid_argument.
 template <class Make>
@@ -122,46 +116,6 @@ std::unique_ptr<Pipeline> assemble(AnyModel& target, const ParsedRule& parsed, c
     return std::make_unique<PipelineOf<V, D, Shape>>(std::move(verifier), std::move(drafter),
                                                      Shape{std::move(shape)}, std::move(drafters));
   });
-}
-
-/// The values rule=, lenient= and lossy=.
-inline std::span<const PipelineField> rule_fields() {
-  static const std::string names = [] {
-    std::string all;
-    for (const NamedRule& rule : kRules)
-      if (rule.name != std::string_view("lenient")) all.append(all.empty() ? "" : "|").append(rule.name);
-    return all;
-  }();
-  static const std::array fields{
-      PipelineField{"rule", PipelineField::Kind::word, names.c_str()},
-      PipelineField{"lenient", PipelineField::Kind::number, "1", 1, 1000},
-      PipelineField{"lossy", PipelineField::Kind::word, "no|yes"},
-  };
-  return fields;
-}
-
-/// Reads them. Throws PipelineError for a rule that is not lossless for proposals of this kind, unless the
-/// text has lossy=yes.
-inline ParsedRule parse_rule(PipelineSpec& spec, ProposalKind kind) {
-  spec.know(rule_fields());
-  const bool shared = kind == ProposalKind::shared;
-  const std::string word = spec.given("rule") ? spec.word("rule") : shared ? "gumbel" : "sampling";
-  const double lenience = spec.number("lenient");
-  if (lenience > 1 && shared) spec.fail("lenient is a rule of its own: it does not go with shared noise");
-  if (lenience > 1 && word != "sampling")
-    spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
-  RuleName rule = RuleName::lenient;
-  std::string lossless;
-  for (std::size_t i = 0; i < kRules.size(); ++i) {
-    const auto other = static_cast<RuleName>(i);
-    if (lenience <= 1 && word == name_of(other)) rule = other;
-    if (is_lossless(other, kind)) lossless.append(lossless.empty() ? "" : ", ").append(name_of(other));
-  }
-  const bool lossy = !is_lossless(rule, kind);
-  if (!spec.is("lossy", "yes") && lossy)
-    spec.fail((lenience > 1 ? "lenient" : "rule=" + word) + ": " SPECULA_NOT_LOSSLESS " Lossless are " +
-              lossless + "; add lossy=yes if a text of another distribution is what you want.");
-  return {rule, lenience, lossy};
 }
 
 /// `shape` over the drafter or stack that `make` returns, under the text's rule.

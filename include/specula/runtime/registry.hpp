@@ -16,6 +16,7 @@
 #include "specula/draft/stack.hpp"
 #include "specula/runtime/assemble.hpp"
 #include "specula/runtime/drafters.hpp"
+#include "specula/runtime/parse_parts.hpp"
 #include "specula/shape/adaptive_chain.hpp"
 #include "specula/shape/beam.hpp"
 #include "specula/shape/cape.hpp"
@@ -85,12 +86,6 @@ inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
   return factory;
 }
 
-template <Draw mode>
-Chain<mode> parse_chain(PipelineSpec& spec) {
-  const bool sized = spec.given("length") || spec.cost_aware();  // these do not need an exit
-  return {.length = spec.whole("length"),
-          .exit_below = spec.given("exit") || !sized ? static_cast<float>(spec.number("exit")) : 0};
-}
 inline PipelineFactory prepare_chain(PipelineSpec& spec) {
   const std::string draw = spec.word("draw");
   if (is_copying(spec.drafters().front())) {
@@ -129,42 +124,14 @@ inline PipelineFactory prepare_adaptive_chain(PipelineSpec& spec) {
   return drawn(spec) ? adaptive_chain<Draw::sampled>(spec) : adaptive_chain<Draw::greedy>(spec);
 }
 
-/// Numbers of runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
-inline CapeExtras parse_extras(PipelineSpec& spec) {
-  CapeExtras extras;
-  const bool bins = spec.given("counts") || spec.given("thresholds");
-  if (spec.given("fixed") && bins)
-    spec.fail("fixed is one number for every confidence: it does not go with counts or thresholds");
-  if (spec.given("fixed") || (spec.cost_aware() && !bins)) return CapeExtras::fixed(spec.whole("fixed"));
-  const auto counts = spec.wholes("counts");
-  const auto thresholds = spec.numbers("thresholds");
-  if (counts.size() != extras.counts.size())
-    spec.fail("counts are " + std::to_string(extras.counts.size()) +
-              " numbers, one for each bin of confidence");
-  if (thresholds.size() != extras.thresholds.size())
-    spec.fail("thresholds are " + std::to_string(extras.thresholds.size()) +
-              " numbers, the ends of all bins of confidence but the last");
-  if (!std::is_sorted(thresholds.begin(), thresholds.end())) spec.fail("thresholds must ascend");
-  std::copy(counts.begin(), counts.end(), extras.counts.begin());
-  std::copy(thresholds.begin(), thresholds.end(), extras.thresholds.begin());
-  return extras;
-}
-inline PipelineFactory prepare_cape(PipelineSpec& spec) {
-  Cape shape;
-  shape.length = spec.whole("length");
-  shape.budget = spec.whole("budget");
-  shape.extras = parse_extras(spec);
-  return single(spec, shape);
-}
+inline PipelineFactory prepare_cape(PipelineSpec& spec) { return single(spec, parse_cape(spec)); }
 
 inline PipelineFactory prepare_beam(PipelineSpec& spec) {
   return single(spec, Beam{.width = spec.whole("width"), .length = spec.whole("length")});
 }
 
 inline PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
-  return single(spec, DynamicTree{.top_k = spec.whole("top-k"),
-                                  .expansions = spec.whole("expansions"),
-                                  .total = spec.whole("total")});
+  return single(spec, parse_dynamic_tree(spec));
 }
 
 inline PipelineFactory prepare_static_tree(PipelineSpec& spec) {

@@ -128,12 +128,14 @@ CompareWork work_of(const CompareOptions& options) {
     names = expand_list(kComparedPipelines);
   }
   work.pipelines = with_baseline(std::move(names));
+  if (options.models.rounds == "device")  // beside each that runs on the host
+    for (std::size_t n = 0, count = work.pipelines.size(); n < count; ++n)
+      work.pipelines.push_back(std::string(kOnDevice) + work.pipelines[n]);
   std::vector<std::vector<std::string>> drafters;
-  for (const auto& name : work.pipelines) drafters.push_back(specula::prepare_pipeline(name).drafters);
+  for (const auto& name : work.pipelines) drafters.push_back(prepare(name).drafters);
   for (const auto& text : options.searches) {
     work.searches.push_back(parse_search(text));
-    for (const auto& name : work.searches.back().candidates)
-      drafters.push_back(specula::prepare_pipeline(name).drafters);
+    for (const auto& name : work.searches.back().candidates) drafters.push_back(prepare(name).drafters);
   }
   for (const auto& text : options.cost_sets) work.costs.push_back(parse_costs(text));
   check_costs(work.costs, drafters);

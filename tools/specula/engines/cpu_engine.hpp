@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "chat.hpp"
+#include "cuda_models.hpp"
 #include "engine.hpp"
 #include "model_configs.hpp"
 #include "model_pack.hpp"
@@ -55,14 +56,18 @@ class CpuEngine final : public Engine {
 
  private:
   specula::PipelineModels& loaded() override;
+  std::unique_ptr<specula::Pipeline> rounds(const std::string& pipeline,
+                                            const specula::SamplingParams& params) override {
+    return on_gpu() ? gpu_->rounds(pipeline, params) : Engine::rounds(pipeline, params);
+  }
   bool on_gpu() const { return options_.engine == "cuda"; }
 
   ModelOptions options_;
   ModelFolders folders_;
   std::optional<ModelConfigs> configs_;
   std::optional<Tokenizer> tokenizer_;
-  std::unique_ptr<ModelPack> pack_;               // on the CPU
-  std::unique_ptr<specula::PipelineModels> gpu_;  // on a GPU
+  std::unique_ptr<ModelPack> pack_;    // on the CPU
+  std::unique_ptr<DeviceModels> gpu_;  // on a GPU
 };
 
 }  // namespace specula_tools

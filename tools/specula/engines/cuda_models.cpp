@@ -19,8 +19,8 @@ bool has_cuda() {
 #endif
 }
 
-std::unique_ptr<specula::PipelineModels> cuda_models(const ModelFolders& folders, const ModelSizes& sizes,
-                                                     std::ostream& notes) {
+std::unique_ptr<DeviceModels> cuda_models(const ModelFolders& folders, const ModelSizes& sizes,
+                                          std::ostream& notes) {
 #ifdef SPECULA_HAS_CUDA
   using specula::cuda::CudaDevice;
   return std::make_unique<DevicePack<CudaDevice>>(std::make_unique<CudaDevice>(), folders, sizes, notes);

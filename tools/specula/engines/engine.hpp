@@ -10,6 +10,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +39,15 @@ struct EngineRoom {
 /// Room for passes over so many nodes, as a pipeline that is not built.
 inline specula::PipelineFactory room_of(std::int32_t nodes) {
   return {.drafts = {}, .exits = {}, .drafters = {}, .max_nodes = nodes, .draft_nodes = nodes, .build = {}};
+}
+
+/// A pipeline whose rounds stay on the device has this before its name.
+inline constexpr std::string_view kOnDevice = "device:";
+inline bool is_on_device(std::string_view pipeline) { return pipeline.starts_with(kOnDevice); }
+/// prepare_pipeline() of the name without that.
+inline specula::PipelineFactory prepare(std::string_view pipeline) {
+  if (is_on_device(pipeline)) pipeline.remove_prefix(kOnDevice.size());
+  return specula::prepare_pipeline(pipeline);
 }
 
 /// In this order: it is made, check(), open(), prepare(), then the models. Errors are UsageError where the
@@ -81,6 +91,14 @@ class Engine {
   /// Sets their sizes. Throws where prompts or memory do not allow them. To be called once.
   virtual void prepare(const EngineRoom& room) = 0;
   specula::PipelineModels& models() { return processed(loaded()); }
+  /// The pipeline over models(), or of its rounds on the device. Throws UsageError where there are none.
+  std::unique_ptr<specula::Pipeline> build(const std::string& pipeline,
+                                           const specula::SamplingParams& params) {
+    if (!is_on_device(pipeline)) return prepare(pipeline).build(models(), params);
+    if (rules_)
+      throw UsageError("--rounds device: penalties, biases and grammars are for rounds on the host");
+    return rounds(pipeline.substr(kOnDevice.size()), params);
+  }
   /// From here on the rows of models() and of batch() go through these.
   void set_rules(RowRules rules) { rules_.emplace(std::move(rules)); }
   /// A grammar in llama.cpp's notation, for RowRules. Throws UsageError where the engine has none, or cannot
@@ -111,6 +129,9 @@ class Engine {
   virtual void add_loaded(nlohmann::ordered_json&) {}
 
  protected:
+  virtual std::unique_ptr<specula::Pipeline> rounds(const std::string&, const specula::SamplingParams&) {
+    throw UsageError("--rounds device is for --engine cuda");
+  }
   /// The models with their own rows.
   virtual specula::PipelineModels& loaded() = 0;
   /// These, or with rules such whose rows go through them.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kGroup[] = "With --engine ";  // then the engines' names, separated by " or "
 constexpr char kCpu[] = "With --engine cpu", kOwn[] = "With --engine cpu or cuda",
-               kLlamaCpp[] = "With --engine llama.cpp";
+               kCuda[] = "With --engine cuda", kLlamaCpp[] = "With --engine llama.cpp";
 
 void add_llama_cpp_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--draft-threads", options.draft_threads,
@@ -62,9 +62,9 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--models", options.models,
                  "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
   app.add_option("--engine", options.engine,
-                 "Where the models run: cpu (specula's own decoder), cuda (the same on a GPU: one text at a "
-                 "time, without heads and drafts that read their target's state), llama.cpp (of GGUF "
-                 "files), or auto: cpu, and llama.cpp for a file that the other does not read")
+                 "Where the models run: cpu (specula's own decoder), cuda (the same on a GPU, one text at a "
+                 "time), llama.cpp (of GGUF files), or auto: cpu, and llama.cpp for a file that the other "
+                 "does not read")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "llama.cpp"}))
       ->capture_default_str();
   add_decoding_options(app, options);
@@ -72,6 +72,14 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "
                "them have")
       ->group(kOwn);
+  app.add_option(
+         "--rounds", options.rounds,
+         "Whose the rounds are: host (every pipeline; each pass waits for the host), or device: whole rounds "
+         "in one graph (chain, cape and dynamic-tree by a model, and autoregressive); specula compare then "
+         "runs both")
+      ->check(CLI::IsMember({"host", "device"}))
+      ->capture_default_str()
+      ->group(kCuda);
   add_arithmetic_options(app, options);
   for (const char* name : {"--inputs", "--weights", "--cache", "--isa"}) app.get_option(name)->group(kCpu);
   add_llama_cpp_options(app, options);

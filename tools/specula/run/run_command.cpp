@@ -68,7 +68,7 @@ class Run {
       answer_in_batches();
       return finish();
     }
-    pipeline_ = factories_[0].build(engine_.models(), options_.models.sampling);
+    pipeline_ = engine_.build(options_.pipeline, options_.models.sampling);
     racer_ = {options_.pipeline, pipeline_.get(), factories_[0].lossy,
               options_.models.sampling.temperature > 0};
     begin_trace();
@@ -228,7 +228,7 @@ class Run {
   void run_race() {
     std::vector<RacePrompt> prompts;
     for (AskedPrompt& prompt : asked_) prompts.push_back({prompt.text, std::move(prompt.tokens)});
-    const auto plain = factories_[1].build(engine_.models(), options_.models.sampling);
+    const auto plain = engine_.build("autoregressive", options_.models.sampling);
     race({"autoregressive", plain.get()}, racer_, prompts, settings_, options_.stops, bytes_of(), paint_,
          size_for_panes(STDOUT_FILENO), options_.runs, std::cout, std::cerr);
   }
@@ -281,7 +281,8 @@ int run(const CLI::App& app, RunOptions& options) {
   check_options(options);
   const auto engine = make_engine(app, options.models);
   if (options.pipeline.empty()) options.pipeline = engine->default_pipeline();
-  std::vector<specula::PipelineFactory> factories{specula::prepare_pipeline(options.pipeline)};
+  if (options.models.rounds == "device") options.pipeline.insert(0, kOnDevice);
+  std::vector<specula::PipelineFactory> factories{prepare(options.pipeline)};
   if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
   engine->check(factories);
   if (only_parses()) {

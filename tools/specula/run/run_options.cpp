@@ -156,6 +156,8 @@ void check_options(const RunOptions& options) {
   if (options.race && !options.json.empty())
     throw UsageError("--json does not go with --race; specula compare writes figures of several pipelines");
   if (options.runs > 1 && !options.race) throw UsageError("--runs goes with --race");
+  if (options.models.rounds == "device" && !options.trace.empty())
+    throw UsageError("--trace shows proposals, which stay on the device: --rounds host");
   if (options.samples > 1 && options.race) throw UsageError("--samples does not go with --race");
   if (options.samples > 1 && options.models.sampling.temperature == 0)
     throw UsageError("--samples " + std::to_string(options.samples) +
