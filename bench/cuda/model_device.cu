@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: MIT
-// The GPU, for model and model_check.
-#include <specula/cuda/model/compile_cuda_device.hpp>
+// The GPU, for the programs whose names begin with model.
+#include <specula/cuda/model/compile_cuda_rounds.hpp>

@@ -168,6 +168,7 @@ class CudaDevice {
   X(LogitsDraft<float>, TraversalPlan<float, LogitsDraft<float>>) \
   X(LogitsDraft<float>, BlockPlan<float, LogitsDraft<float>>)
 
+/// @cond
 #define SPECULA_ROUND_RULE(draft, ...)                                                              \
   extern template void CudaDevice::make_plan(__VA_ARGS__& plan, const VerifyCapacity& capacity);    \
   extern template void CudaDevice::verify(const __VA_ARGS__& plan, const Trees& trees,              \
@@ -175,6 +176,7 @@ class CudaDevice {
                                           const VerifyResults& out);
 SPECULA_FOR_ROUND_RULES(SPECULA_ROUND_RULE)
 #undef SPECULA_ROUND_RULE
+/// @endcond
 
 extern template void CudaDevice::run(const detail::Embed& body);
 extern template void CudaDevice::run(const detail::Gather& body);

@@ -104,7 +104,8 @@ class DeviceGrowth<Device, Chain<mode>> {
     return length >= 1 && length <= shape.length;
   }
 
-  DeviceGrowth(const detail::GrowthInput<Device>& in, const Chain<mode>& shape)  ///< allocates
+  /// Allocates.
+  DeviceGrowth(const detail::GrowthInput<Device>& in, const Chain<mode>& shape)
       : in_(in),
         logits_(in.draft.allocate_logits(shape.length)),
         stats_(in.device.template allocate<RowStats>(static_cast<std::size_t>(shape.length))) {
@@ -176,7 +177,8 @@ class DeviceGrowth<Device, Cape> {
     return length == shape.length;
   }  ///< a round may have it
 
-  DeviceGrowth(const detail::GrowthInput<Device>& in, const Cape& shape)  ///< allocates
+  /// Allocates.
+  DeviceGrowth(const detail::GrowthInput<Device>& in, const Cape& shape)
       : in_(in), logits_(in.draft.allocate_logits(1)) {
     CapeCapacity capacity{1, shape.length, shape.budget, in.draft.vocab(), {}};
     std::copy(shape.extras.thresholds.begin(), shape.extras.thresholds.end(), capacity.extras.thresholds);
@@ -238,7 +240,8 @@ class DeviceGrowth<Device, DynamicTree> {
     return length == depth(shape);
   }  ///< a round may have it
 
-  DeviceGrowth(const detail::GrowthInput<Device>& in, const DynamicTree& shape)  ///< allocates
+  /// Allocates.
+  DeviceGrowth(const detail::GrowthInput<Device>& in, const DynamicTree& shape)
       : in_(in), logits_(in.draft.allocate_logits(shape.top_k)) {
     in.device.make_plan(plan_,
                         DynamicTreeCapacity{1, shape.top_k, shape.expansions, shape.total, in.draft.vocab()});
