@@ -152,7 +152,7 @@ ALONE = {"llama.cpp": "`scripts/public_model --only llama.cpp`", "OpenVINO GenAI
 
 def compared(on):
     data = load("public_model")
-    if on not in data.get("beside", {}):
+    if on not in data["beside"]:
         raise Missing("public_model")
     return data, data["beside"][on]
 
@@ -219,8 +219,6 @@ def beside_others(page, isa, threads):
 def beside_gains(page):
     """What the pipeline gains over plain decoding, by instruction set and threads."""
     data = load("public_model")
-    if "beside" not in data:
-        raise Missing("public_model")
     ons, out = list(data["beside"]), []
     for on, found in data["beside"].items():
         isa, threads = on.split(":")
@@ -235,11 +233,9 @@ def beside_reading(page):
     """Prompts: tokens per second until the first new token, by instruction set, and over llama.cpp's fastest type."""
     data = load("public_model")
     found = {}
-    for x in data.get("reading", []):
+    for x in data["reading"]:
         if x["threads"] == 1:
             found.setdefault((x["model"], x["isa"], x["tokens"]), []).append((x["engine"], x["weights"], x["tokens"] / sorted(x["seconds"])[len(x["seconds"]) // 2]))
-    if not found:
-        raise Missing("public_model")
     out, turns = [], min(len(x["seconds"]) for x in data["reading"])
     for (model, isa, tokens), those in sorted(found.items(), key=lambda pair: (pair[0][0] != data["model"].partition(".")[0], pair[0][1] != "native", pair[0][1], pair[0][2])):
         of = {engine: [(speed, weights) for name, weights, speed in those if name == engine] for engine in ("specula", "llama.cpp", "OpenVINO GenAI")}

@@ -18,16 +18,23 @@ pages = root / "docs" / "benchmarks"
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "specula"
 
 
-def options(usage, **defaults):
-    """Those of the command line, of the types of their defaults; False is a flag, None a path."""
+def options(usage, out=pages, words=(), **defaults):
+    """Those of the command line, of the types of their defaults; False is a flag, None a path. With `words`, some of these, too, as `words`."""
     if set(sys.argv[1:]) & {"-h", "--help"}:
         print(usage.strip())
         sys.exit(0)
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-    for name, default in {"out": pages, **defaults}.items():
+    if words:
+        parser.add_argument("words", nargs="*")
+    for name, default in {**({"out": out} if out else {}), **defaults}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if unknown := set(getattr(given, "words", ())) - set(words):
+        fail(f"nothing is called '{unknown.pop()}'; there are {', '.join(words)}")
+    if getattr(given, "quick", False) and given.out.resolve() == pages.resolve():
+        fail("--quick measures nothing: it needs --out")
+    return given
 
 
 # Instruction sets, the best one last: the processor's flags, the options of scripts/llama_cpp, and what libllama must and must not say of itself.

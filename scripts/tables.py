@@ -91,7 +91,7 @@ def found_blocks():
 KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code"}
 
 
-def public_sets(t, section="public"):
+def public_sets(section, t=0):
     """Kinds of requests to the files of a section of SmolLM2's runs at a temperature, of those that were measured."""
     files = {title: f"paper_{section}_{name}_t{t}" for name, title in KINDS.items()}
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
@@ -104,12 +104,6 @@ def public_source(sets, page):
     *lines, last = source(page, next(iter(sets.values())))
     counts = (f"{title} {load(file)['prompts']}" for title, file in sets.items())
     return lines + [last + f" Prompts: {', '.join(counts)}."]
-
-
-def together(sets, label):
-    """A row's speedup over the prompts of all these files."""
-    found = [Row(file, label) for file in sets.values()]
-    return speedup_over_all(*((row.plain, row.p) for row in found))
 
 
 DEFINED = "plain decoding's time per token over the pipeline's, all prompts of a column together"
@@ -125,26 +119,30 @@ def defined(data):
 @named(CLAIMS, ("public: kept", "public"), ("public: avx2: kept", "public_avx2"))
 def public_kept(section):
     """How the weights were in memory, of a table's runs."""
-    found = {kept(load(file)) for file in public_sets(0, section).values()}
+    found = {kept(load(file)) for file in public_sets(section).values()}
     if len(found) > 1:
         raise ValueError("a table of weights that were kept in several ways")
     return f"as {found.pop()}"
 
 
-@named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
-def public(page, section, t):
+@named(TABLES, ("public: temperature 0", "public"), ("public: avx2: temperature 0", "public_avx2"), ("public: avx2: temperature 1", "public_avx2", 1))
+def public(page, section, t=0):
     """A public model with its drafts, by kind of request."""
-    sets = public_sets(t, section)
+    sets = public_sets(section, t)
     first = next(iter(sets.values()))
-    out = [[row.label, row["name"], *(Row(file, row.label)["speedup over all"] for file in sets.values()), together(sets, row.label)] for row in rows(first)]
+    out = []
+    for shown in rows(first):
+        found = [Row(file, shown.label) for file in sets.values()]
+        together = speedup_over_all(*((row.plain, row.p) for row in found))
+        out.append([shown.label, shown["name"], *(row["speedup over all"] for row in found), together])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
     return table(["speedup", "pipeline", *sets, "all together"], out) + ["", defined(load(first))] + public_source(sets, page)
 
 
-@named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
-def public_counts(page, t):
+@named(TABLES, "public counts: temperature 0")
+def public_counts(page):
     """Tokens per pass of a public model with its drafts, by kind of request."""
-    sets = public_sets(t, "public_counts")
+    sets = public_sets("public_counts")
     out = [[row.label, f"`{row.p['name']}`", *(Row(file, row.label)["MAT [95%]"] for file in sets.values())] for row in rows(next(iter(sets.values())))]
     return table(["MAT", "pipeline", *sets], out) + public_source(sets, page)
 
@@ -154,20 +152,15 @@ PAIRS = [("HASS", "EAGLE"), ("HASS, tree", "EAGLE, tree"), ("hass-1", "control-1
          ("S2D, 0.5 0.5", "plain draft")]
 
 
-@named(TABLES, ("public counts: pairs", 0), ("public counts: pairs at temperature 1", 1))
-def public_pairs(page, t):
-    sets = public_sets(t, "public_counts")
-    out = [[f"{a} over {b}", *(Row(file, a)[f"MAT against {b}"] for file in sets.values())] for a, b in PAIRS]
-    return table(["tokens per pass", *sets], out)
+# How often the draft token at each depth is accepted, its parent being accepted.
+CHAINS = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
 
 
-@named(TABLES, "public counts: depths")
-def public_depths(page):
-    """How often the draft token at each depth is accepted, its parent being accepted."""
-    sets = public_sets(0, "public_counts")
-    chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
-    out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
-    return table(["accepted at depth 1 to 4", *sets], out)
+@named(TABLES, ("public counts: pairs", "tokens per pass", [(f"{a} over {b}", a, f"MAT against {b}") for a, b in PAIRS]),
+       ("public counts: depths", "accepted at depth 1 to 4", [(label, label, "by depth") for label in CHAINS]))
+def public_figures(page, head, wanted):
+    sets = public_sets("public_counts")
+    return table([head, *sets], [[words, *(Row(file, label)[what] for file in sets.values())] for words, label, what in wanted])
 
 
 def waiting(p, seconds):
@@ -511,15 +504,12 @@ DRAFTS = ("small", "base", "s2d", "glide", "eagle", "hass")
 
 
 @named(CLAIMS, *((f"far: {label}", label) for label in (
-    "small, tree of 60", "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")))
-def far_over_chain(label):
-    """Where a pass waits a second: over the best chain of the same draft."""
-    return far_over(best_chain(label.partition(", ")[0]).p, Row("paper_far", label).p)
-
-
-@named(CLAIMS, ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
-def far_over_other(label, other):
-    return far_over(Row("paper_far", other).p, Row("paper_far", label).p)
+    "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")),
+    ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
+def far_over_other(label, other=None):
+    """Where a pass waits a second: over another row, or the best chain of the same draft."""
+    of = Row("paper_far", other) if other else best_chain(label.partition(", ")[0])
+    return far_over(of.p, Row("paper_far", label).p)
 
 
 @named(CLAIMS, "drafts")
@@ -543,19 +533,12 @@ def trained(name):
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
 
 
-@named(CLAIMS, ("several machines", "rpc_pack", 20))
-def at_delay(file, one_way):
-    """The fastest pipeline over links of this delay: its speedup, interval and name."""
-    at = next(d["pipelines"] for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way)
-    best = max(at, key=lambda p: p["speedup"])
-    return f"{with_interval(best, 'speedup', 'x')} (`{best['name']}`)"
-
-
-@named(CLAIMS, ("several machines: tree", "dynamic-tree:3:3:11@small"), ("several machines: chain of 8", "chain:8:exit=0@small"))
-def over_links(name):
-    """A pipeline's speedup over links of 20 ms each way."""
+@named(CLAIMS, "several machines", ("several machines: tree", "dynamic-tree:3:3:11@small"), ("several machines: chain of 8", "chain:8:exit=0@small"))
+def over_links(name=None):
+    """A pipeline's speedup over links of 20 ms each way, or that of the fastest one and its name."""
     at = next(d["pipelines"] for d in load("rpc_pack")["delays"] if d["one_way_milliseconds"] == 20)
-    return with_interval(next(p for p in at if p["name"] == name), "speedup", "x")
+    own = max((p for p in at if name in (None, p["name"])), key=lambda p: p["speedup"])
+    return with_interval(own, "speedup", "x") + ("" if name else f" (`{own['name']}`)")
 
 
 @named(TABLES, "one rule")
