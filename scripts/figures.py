@@ -59,7 +59,7 @@ def pipelines(data):
 
 
 def by_task(main, mt_bench, spec, first):
-    """(title with prompts, {label: pipeline}) of each data set of the main comparison; `first` is that of MT-bench. Of Spec-Bench what is not MT-bench."""
+    """(title with prompts, {label: pipeline}) of each data set of the main comparison, of Spec-Bench without MT-bench, which `first` names."""
     parts = [*((main, c) for c in main["categories"]), (mt_bench, {**mt_bench, "name": first}), *((spec, c) for c in spec["categories"])]
     return [(f"{TITLES.get(c['name'], c['name'])} ({c['prompts']})",
              {label: q for label, p in pipelines(data).items() for q in c["pipelines"] if q["name"] == p["name"]}) for data, c in parts]

@@ -90,10 +90,10 @@ def build(*targets, llama=""):
     return root / "build/release/bin"
 
 
-def run(*command, libllama=None):
+def run(*command, libllama=None, input=None):
     """Runs a program, with the libllama of this prefix. Raises RuntimeError with the last line of what it says, if it fails."""
     more = {"LD_LIBRARY_PATH": f"{libllama}/lib"} if libllama else {}
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", env={**os.environ, **more})
+    ended = subprocess.run([str(word) for word in command], input=input, capture_output=True, text=True, errors="replace", env={**os.environ, **more})
     if ended.returncode:
         said = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1].replace(f"{root}/", "")
         raise RuntimeError(f"{said[:200]} (exit code {ended.returncode})")

@@ -4,8 +4,8 @@ import re
 
 import paper
 import runs
-from figures import (TITLES, Missing, Row, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products, root, rows, source,
-                     speedup_over_all, table, with_interval)
+from figures import (TITLES, Missing, Row, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products,
+                     root, rows, source, speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -298,7 +298,8 @@ def eigen(page):
 
 
 def batch_source(page, data):
-    return measured(page, "batch", f"1 thread, processor time, {data['repetitions']} repetitions in random order; products of bfloat16 where the machine has them; ")
+    return measured(page, "batch", f"1 thread, processor time, {data['repetitions']} repetitions in random order; "
+                    "products of bfloat16 where the machine has them; ")
 
 
 @named(TABLES, ("batch: pack", "pack"), ("batch: smollm2", "SmolLM2-135M-Instruct"))
@@ -468,7 +469,8 @@ def several_machines(page, file):
                    + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
     plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
     return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + measured(
-        page, file, f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; ")
+        page, file, f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, "
+        f"{data['rpc_servers']} servers, one thread each; ")
 
 
 @named(TABLES, "known faults")
@@ -566,8 +568,8 @@ def lossy_rules(page):
         rows.append([f"`Lenient{{{lenience}}}`" if lenience else exact[name], of["draft"], figure["mat"], figure["acceptance"],
                      figure["total_variation"] if of["total_variation"][0] > 1e-4 else "0", figure["nats"]])
     return table(["rule", "draft tokens", "MAT", "acceptance", "total variation", "nats a token"], rows) + measured(
-        page, "lossy_rules", f"Pack: `small` for `target`, chains of 4, temperature 1; {run['texts']} texts of {run['tokens']} tokens that each rule wrote, no prompt "
-        "[95%: resamplings of the texts]. No figure is a time. `bench/lossy_rules.py`, ", cpu=False)
+        page, "lossy_rules", f"Pack: `small` for `target`, chains of 4, temperature 1; {run['texts']} texts of {run['tokens']} tokens that each rule "
+        "wrote, no prompt [95%: resamplings of the texts]. No figure is a time. `bench/lossy_rules.py`, ", cpu=False)
 
 
 @named(CLAIMS, "h100 trees")
