@@ -10,7 +10,6 @@ figure is a time, so other work does not matter. Some ten minutes on an idle cor
 """
 import json
 import pathlib
-import random
 import subprocess
 import sys
 
@@ -20,10 +19,7 @@ import measuring  # noqa: E402
 
 
 def with_interval(texts, figure):
-    """Of all texts, and from 10,000 resamplings of them."""
-    draw = random.Random(1)
-    drawn = sorted(figure(draw.choices(texts, k=len(texts))) for _ in range(10000))
-    return [round(x, 4) for x in (figure(texts), drawn[250], drawn[9749])]
+    return [round(x, 4) for x in measuring.resampled(texts, figure, 10000)]
 
 
 def mean(at):

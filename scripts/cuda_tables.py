@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The tables of docs/cuda_performance.md and docs/cuda.md, which scripts/pages writes, of what scripts/gpu measured. Standard library only."""
+import collections
 import hashlib
-import json
 import os
 import re
-import subprocess
 
 import measuring
 from figures import folder, load, root, table
@@ -58,11 +57,16 @@ def swept():
     return {name: x for part in parts for name, x in part.items() if isinstance(x, dict) and "best_us" in x}
 
 
+def shapes():
+    """Those of attention, of which each kernel's time is a bar."""
+    return [name.removesuffix(", mma.sync") for name in bars("attention") if name.endswith(", mma.sync")]
+
+
 @named(TABLES, "attention")
 def attention(page):
     by_name, best = bars("attention"), swept()
     rows = []
-    for shape in [name.removesuffix(", mma.sync") for name in by_name if name.endswith(", mma.sync")]:
+    for shape in shapes():
         kinds = [f"{shape}, mma.sync", f"{shape}, wgmma"]
         mma, wgmma = by_name[kinds[0]], by_name.get(kinds[1])  # the latter not on every device
         fastest = min((k for k in kinds if k in best), key=lambda k: best[k]["best_us"], default=None)
@@ -108,7 +112,7 @@ def flashinfer_verification(page):
 @named(TABLES, "flashinfer, attention")
 def flashinfer_attention(page):
     by_name, rows = bars("attention"), []
-    for shape in [name.removesuffix(", mma.sync") for name in by_name if name.endswith(", mma.sync")]:
+    for shape in shapes():
         ours = min(by_name[f"{shape}, {kind}"]["us"] for kind in ("mma.sync", "wgmma"))
         its = [flashinfer(f"FlashInfer, {kind}: {shape}") for kind in ("custom mask", "prefix + masked tail + merge")]
         if all(its):
@@ -231,7 +235,7 @@ def changed(page):
 @named(TABLES, "device code")
 def device_code(page):
     """Lines of code that only a device runs, by header."""
-    counts, lines = {}, 0
+    counts, lines = collections.Counter(), 0
     for file in sorted((root / "include/specula/cuda").rglob("*.cuh")):
         conditions = []  # of each #if: whether its branch is for devices alone
         for line in file.read_text().splitlines():
@@ -244,9 +248,8 @@ def device_code(page):
                 conditions.pop()
             elif word:
                 lines += 1
-                if any(conditions):
-                    counts[file.relative_to(root / "include/specula/cuda")] = counts.get(file.relative_to(root / "include/specula/cuda"), 0) + 1
-    largest = sorted(counts.items(), key=lambda x: (-x[1], str(x[0])))
+                counts[str(file.relative_to(root / "include/specula/cuda"))] += any(conditions)
+    largest = sorted((+counts).items(), key=lambda x: (-x[1], x[0]))
     rows = [[f"`{name}`", str(n)] for name, n in largest[:8]]
     return table(["header", "lines under `__CUDA_ARCH__`"], [*rows, [f"{len(largest) - 8} others", str(sum(n for _, n in largest[8:]))],
                                                              ["all", f"{sum(counts.values())} of {lines:,}"]])
@@ -254,11 +257,9 @@ def device_code(page):
 
 def record(commit):
     """Writes what `changed` compares with: the CUDA headers of the commit that was measured."""
-    def git(*arguments):
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
-        return done.stdout if done.returncode == 0 else None
+    def text_of(path):
+        return measuring.git("show", f"{commit}:{path}")
 
-    listed = git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
-    files = sorted(set().union(*(sources_of(f, lambda path: git("show", f"{commit}:{path}")) for f in listed)))
-    out = {"section": "sources", "commit": commit, "sha256": {f: digest(git("show", f"{commit}:{f}")) for f in files}}
-    (folder / "cuda_h200_sources.json").write_text(measuring.as_rows(out) + "\n")
+    listed = measuring.git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
+    files = sorted(set().union(*(sources_of(f, text_of) for f in listed)))
+    measuring.write(folder / "cuda_h200_sources.json", {"section": "sources", "commit": commit, "sha256": {f: digest(text_of(f)) for f in files}})

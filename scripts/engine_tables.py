@@ -3,8 +3,7 @@
 import os
 
 import beside
-import runs
-from figures import TITLES, Missing, folder, load, root, speedup_over_all, table
+from figures import TITLES, Missing, load, measured, root, speedup_over_all, table
 from tables import CLAIMS, TABLES, defined, named
 
 SETS = {"avx2": "AVX2", "avx-vnni": "AVX-VNNI", "avx512": "AVX512-VNNI"}
@@ -20,9 +19,8 @@ def blocks(part):
 
 
 def blocks_source(page, data, words):
-    link = os.path.relpath(folder / "blocks.json", (root / page).parent)
-    return ["", f"{words}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})." + runs.footnote(data) +
-            (" A trial of the script, with few turns and texts beside other work: no measurement." if data["repeat"] < 3 else "")]
+    *lines, last = measured(page, "blocks", f"{words}; ")
+    return [*lines, last + (" A trial of the script, with few turns and texts beside other work: no measurement." if data["repeat"] < 3 else "")]
 
 
 @named(TABLES, "blocks: passes")
@@ -154,7 +152,7 @@ ALONE = {"llama.cpp": "`scripts/public_model --only llama.cpp`", "OpenVINO GenAI
 
 def compared(on):
     data = load("public_model")
-    if on not in data.get("beside", {}):
+    if on not in data["beside"]:
         raise Missing("public_model")
     return data, data["beside"][on]
 
@@ -172,12 +170,13 @@ def times(value):
 
 
 def beside_source(page, data, ons, words):
-    link = os.path.relpath(folder / "public_model.json", (root / page).parent)
     least = min(data["prompts"][on] for on in ons)
     threads = list(dict.fromkeys(int(on.split(":")[1]) for on in ons))
-    return ["", f"{words}{least} prompt{'s' * (least > 1)} of each kind (MT-bench, GSM8K, HumanEval, Spec-Bench's summaries), {data['new_tokens']} new tokens, greedy, the prompt's time not counted; "
-            f"{' or '.join(map(str, threads))} thread{'s' * (threads != [1])} of an {data['machine']['cpu']}, commit {data['commit']}, {data['date']}. [Data]({link})." + runs.footnote(data)
-            + (TRIAL if least < ENOUGH else "")]
+    *lines, last = measured(
+        page, "public_model", f"{words}{least} prompt{'s' * (least > 1)} of each kind (MT-bench, GSM8K, HumanEval, Spec-Bench's summaries), "
+        f"{data['new_tokens']} new tokens, greedy, the prompt's time not counted; "
+        f"{' or '.join(map(str, threads))} thread{'s' * (threads != [1])} of an {data['machine']['cpu']}, ", cpu=False)
+    return [*lines, last + (TRIAL if least < ENOUGH else "")]
 
 
 @named(TABLES, "beside others: front page")
@@ -220,8 +219,6 @@ def beside_others(page, isa, threads):
 def beside_gains(page):
     """What the pipeline gains over plain decoding, by instruction set and threads."""
     data = load("public_model")
-    if "beside" not in data:
-        raise Missing("public_model")
     ons, out = list(data["beside"]), []
     for on, found in data["beside"].items():
         isa, threads = on.split(":")
@@ -236,11 +233,9 @@ def beside_reading(page):
     """Prompts: tokens per second until the first new token, by instruction set, and over llama.cpp's fastest type."""
     data = load("public_model")
     found = {}
-    for x in data.get("reading", []):
+    for x in data["reading"]:
         if x["threads"] == 1:
             found.setdefault((x["model"], x["isa"], x["tokens"]), []).append((x["engine"], x["weights"], x["tokens"] / sorted(x["seconds"])[len(x["seconds"]) // 2]))
-    if not found:
-        raise Missing("public_model")
     out, turns = [], min(len(x["seconds"]) for x in data["reading"])
     for (model, isa, tokens), those in sorted(found.items(), key=lambda pair: (pair[0][0] != data["model"].partition(".")[0], pair[0][1] != "native", pair[0][1], pair[0][2])):
         of = {engine: [(speed, weights) for name, weights, speed in those if name == engine] for engine in ("specula", "llama.cpp", "OpenVINO GenAI")}
@@ -248,8 +243,8 @@ def beside_reading(page):
         most = max(of["llama.cpp"], default=None)
         out.append([model, SETS[data["sets"][-1] if isa == "native" else isa], f"{tokens:,}",
                     *(", ".join(f"{weights.upper()} {speed:.0f}" for speed, weights in some) for some in of.values()), times(own and most and own / most[0])])
-    if not out:
-        raise Missing("public_model")
-    return table(["model", "instructions", "tokens", *(f"{engine}, tokens/s" for engine in ("specula", "llama.cpp", "OpenVINO GenAI")), "4 bits over llama.cpp's fastest type"], out) + [
-        "", f"Until the first new token, 1 thread, medians of {turns} turn{'s' * (turns > 1)}; llama.cpp built for the same instructions, OpenVINO GenAI with all of the processor's. The random model has the shapes of "
-        f"Llama 3.2 1B. Commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({os.path.relpath(folder / 'public_model.json', (root / page).parent)})." + (TRIAL if turns < 3 else "")]
+    *lines, last = measured(
+        page, "public_model", f"Until the first new token, 1 thread, medians of {turns} turn{'s' * (turns > 1)}; llama.cpp built for the same instructions, "
+        "OpenVINO GenAI with all of the processor's. The random model has the shapes of Llama 3.2 1B. ")
+    return table(["model", "instructions", "tokens", *(f"{engine}, tokens/s" for engine in ("specula", "llama.cpp", "OpenVINO GenAI")), "4 bits over llama.cpp's fastest type"],
+                 out) + [*lines, last + (TRIAL if turns < 3 else "")]

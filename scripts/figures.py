@@ -9,14 +9,13 @@ import hashlib
 import json
 import os
 import pathlib
-import random
 import re
 
+import measuring
 import runs
 
 root = pathlib.Path(os.environ.get("SPECULA_ROOT") or pathlib.Path(__file__).resolve().parents[1])
 folder = root / "docs" / "benchmarks"
-RESAMPLINGS = 10000
 TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench", "lengths": "of Spec-Bench and MT-bench",
           "gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
 RENAMED = {"ASD": "every 2nd layer skipped"}  # labels of earlier runs: these rows leave the paper's thresholding out
@@ -59,9 +58,26 @@ def pipelines(data):
     return {RENAMED.get(label, label): by_name[picks.get(spec, spec)] for label, spec in data["run"]["rows"].items()} if "run" in data else {}
 
 
+def by_task(main, mt_bench, spec, first):
+    """(title with prompts, {label: pipeline}) of each data set of the main comparison, of Spec-Bench without MT-bench, which `first` names."""
+    parts = [*((main, c) for c in main["categories"]), (mt_bench, {**mt_bench, "name": first}), *((spec, c) for c in spec["categories"])]
+    return [(f"{TITLES.get(c['name'], c['name'])} ({c['prompts']})",
+             {label: q for label, p in pipelines(data).items() for q in c["pipelines"] if q["name"] == p["name"]}) for data, c in parts]
+
+
 def with_interval(p, key, unit=""):
     low, high = p["intervals"][key] if "intervals" in p else (None, None)
     return f"{p[key]:.2f}{unit}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+
+
+def passes_over_nodes(what="median"):
+    """A pass of forward.json over n nodes, for each (hidden size, whether bfloat16): {nodes: time}, or the coefficient of variation as `cv`."""
+    found = {}
+    for run in load("forward")["benchmarks"]:
+        at = re.match(r"extend/hidden:(\d+)/nodes:(\d+)/context:256/threads:1/bf16:([01])/", run["name"])
+        if at and run["aggregate_name"] == what:
+            found.setdefault((int(at[1]), at[3] == "1"), {})[int(at[2])] = run["real_time"]
+    return found
 
 
 def spent(p):
@@ -82,10 +98,8 @@ def over_all(pairs):
     prompts = [(*a[:2], *b[:2]) for plain, own in pairs for a, b in zip(plain["by_prompt"], own["by_prompt"], strict=True)]
     key = hashlib.sha256(json.dumps(prompts).encode()).hexdigest()
     if key not in known_intervals:
-        draw = random.Random(1)
-        drawn = sorted(ratio(*map(sum, zip(*draw.choices(prompts, k=len(prompts))))) for _ in range(RESAMPLINGS))
-        known_intervals[key] = drawn[RESAMPLINGS // 40], drawn[-1 - RESAMPLINGS // 40]
-    return ratio(*map(sum, zip(*prompts))), *known_intervals[key]
+        known_intervals[key] = measuring.resampled(prompts, lambda drawn: ratio(*map(sum, zip(*drawn))), 10000)
+    return tuple(known_intervals[key])
 
 
 # They are most of what the pages cost, and a test makes those many times.
@@ -98,7 +112,7 @@ if kept_intervals:
 def speedup_over_all(*pairs):
     """In words."""
     value, low, high = over_all(pairs)
-    return f"{value:.2f}x" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+    return with_interval({"ratio": value, "intervals": {"ratio": (low, high)}}, "ratio", "x")
 
 
 def paired(data, label, against, key):
@@ -132,10 +146,6 @@ def kept(data):
     return {"blocks": "blocks", "bf16": "bfloat16", "full": "floats"}[data.get("kept_as") or {"auto": "bf16"}.get(data["weights"], data["weights"])]
 
 
-def processor(data):
-    return f"{data['run']['machine']['cpu']}, products of {products(data)}"
-
-
 # What is said of a row, of which p is the pipeline.
 WHAT = {
     "label": lambda row, p: row.label,
@@ -150,10 +160,8 @@ WHAT = {
     "acceptance, 3 digits": lambda row, p: f"{p['acceptance']:.3f}",
     "tokens/s": lambda row, p: f"{p['tokens_per_second']:.0f}",
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
-    "prompts": lambda row, p: str(p["prompts"]),
     "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
     "products": lambda row, p: products(row.data),
-    "processor": lambda row, p: processor(row.data),
     # The time of a draft token over that of a pass of the target over one node, both within the run, for a chain of any draft. It
     # includes what the draft computes of accepted tokens, which a plain draft merges into a pass and a conditioned one may repeat.
     "c": lambda row, p: f"{row.c():.2f}",
@@ -162,15 +170,13 @@ WHAT = {
     "draft ms": lambda row, p: f"{p['draft_milliseconds_per_round'] / p['mean_proposed']:.2f} ms",  # of a draft token
     "draft ms per round": lambda row, p: f"{p['draft_milliseconds_per_round']:.3f}",
     "draft tokens": lambda row, p: f"{p['mean_proposed']:.1f}",
-    "draft calls": lambda row, p: f"{p['drafts'][0]['calls'] / p['target_calls']:.1f}",  # of the first draft, per round
     "draft calls per round": lambda row, p: ", ".join(f"{d['model']} {d['calls'] / p['target_calls']:.1f}" for d in p["drafts"]),
     "costs of calls": lambda row, p: ", ".join(f"{d['model']} {d['cost_coefficient']:.3f}" for d in p["drafts"]),  # what SWI takes
-    "layers": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.1f}",
     "layers per call": lambda row, p: f"{p['drafts'][0]['layers_per_call']:.2f}",
     "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
     "by depth": lambda row, p: " ".join(f"{x:.2f}" if x is not None else "-" for x in p["acceptance_by_depth"][:5]),
     "by confidence": lambda row, p: " ".join(f"{x['accepted'] / x['proposals']:.2f}" if x["proposals"] else "-" for x in p["acceptance_by_confidence"]),
-    **{f"depth {n}": lambda row, p, n=n: f"{p['acceptance_by_depth'][n - 1]:.2f}" if len(p["acceptance_by_depth"]) >= n else "-" for n in range(1, 7)},
+    **{f"depth {n}": lambda row, p, n=n: f"{p['acceptance_by_depth'][n - 1]:.2f}" if len(p["acceptance_by_depth"]) >= n else "-" for n in range(1, 4)},
     **{f"SWI by {name}": lambda row, p, name=name: row.by_costs(name).split(" [")[0] for name in ("MS", "PW")},
     **{f"SWI by {name} [95%]": lambda row, p, name=name: row.by_costs(name) for name in ("MS", "PW")},
 }
@@ -254,8 +260,21 @@ def sentence(name):
     return said.replace(", within the noise", " (within the noise)")
 
 
-def source(file, page):
-    """Where the figures of a run come from: lines below its table."""
+def measured(page, file, words="", cpu=True):
+    """Lines below a table: words; commit, date and processor of a file; the link to it; its faults."""
+    data = load(file)
+    commit, date = (runs.about(data)[key] for key in ("commit", "date"))
+    link = os.path.relpath(folder / f"{file}.json", (root / page).parent)
+    return ["", f"{words}{'commit' if words.endswith((', ', '; ')) else 'Commit'} {commit}, {date[:10]}{f', {runs.processor(data)}' * cpu}. [Data]({link})."
+            + runs.footnote(data)]
+
+
+def source(page, *files):
+    """Where the figures of runs come from: lines below their table."""
+    return [line for file in files for line in source_of(page, file)]
+
+
+def source_of(page, file):
     data = load(file)
     run, inputs = data["run"], "products of " + products(data) + (" (AVX512_BF16)" if products(data) == "bfloat16" else "")
     files = ", ".join(TITLES.get(f, f) for f in dict.fromkeys(run["prompts"]))

@@ -7,25 +7,34 @@ import json
 import os
 import pathlib
 import platform
+import random
 import re
 import subprocess
 import sys
+import tempfile
 
 root = pathlib.Path(__file__).resolve().parents[1]
 pages = root / "docs" / "benchmarks"
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "specula"
 
 
-def options(usage, **defaults):
-    """Those of the command line, of the types of their defaults; False is a flag, None a path."""
+def options(usage, out=pages, words=(), **defaults):
+    """Those of the command line, of the types of their defaults; False is a flag, None a path. With `words`, some of these, too, as `words`."""
     if set(sys.argv[1:]) & {"-h", "--help"}:
         print(usage.strip())
         sys.exit(0)
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-    for name, default in {"out": pages, **defaults}.items():
+    if words:
+        parser.add_argument("words", nargs="*")
+    for name, default in {**({"out": out} if out else {}), **defaults}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if unknown := set(getattr(given, "words", ())) - set(words):
+        fail(f"nothing is called '{unknown.pop()}'; there are {', '.join(words)}")
+    if getattr(given, "quick", False) and given.out.resolve() == pages.resolve():
+        fail("--quick measures nothing: it needs --out")
+    return given
 
 
 # Instruction sets, the best one last: the processor's flags, the options of scripts/llama_cpp, and what libllama must and must not say of itself.
@@ -50,16 +59,21 @@ def smollm2():
     return file if file.exists() else fail(f"no {file}: scripts/demo --model smollm2 downloads it")
 
 
-def random_1b(kind):
-    """A random model of the shapes of Llama 3.2 1B (scripts/random_gguf)."""
-    file = root / f"build/blocks/llama-1b.{kind}.gguf"
+def random_model(name, *options):
+    """A random model by scripts/random_gguf, which is kept."""
+    file = root / f"build/blocks/{name}.gguf"
     if not file.exists():
         print(f"writing {file.name}", flush=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         fresh = file.with_suffix(".unfinished")
-        subprocess.run([root / "scripts/random_gguf", "--like", "llama-1b", "--types", kind, "--out", fresh], check=True, stdout=subprocess.DEVNULL)
+        run(root / "scripts/random_gguf", *options, "--out", fresh)
         fresh.replace(file)
     return file
+
+
+def random_1b(kind):
+    """Of the shapes of Llama 3.2 1B."""
+    return random_model(f"llama-1b.{kind}", "--like", "llama-1b", "--types", kind)
 
 
 def libllama(*which):
@@ -76,30 +90,53 @@ def build(*targets, llama=""):
     return root / "build/release/bin"
 
 
+def run(*command, libllama=None, input=None):
+    """Runs a program, with the libllama of this prefix. Raises RuntimeError with the last line of what it says, if it fails."""
+    more = {"LD_LIBRARY_PATH": f"{libllama}/lib"} if libllama else {}
+    ended = subprocess.run([str(word) for word in command], input=input, capture_output=True, text=True, errors="replace", env={**os.environ, **more})
+    if ended.returncode:
+        said = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1].replace(f"{root}/", "")
+        raise RuntimeError(f"{said[:200]} (exit code {ended.returncode})")
+    return ended
+
+
+def json_of(*command, libllama=None):
+    """What a program writes with --json."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "run.json")
+        run(*command, "--json", file, libllama=libllama)
+        return json.loads(file.read_text())
+
+
+def git(*arguments):
+    """What git says of this tree; None if it fails."""
+    shown = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+    return None if shown.returncode else shown.stdout
+
+
+def resampled(items, figure, times=2000):
+    """A figure of all of these, and its 95% interval over resamplings of them."""
+    draw = random.Random(1)
+    drawn = sorted(figure(draw.choices(items, k=len(items))) for _ in range(times))
+    return figure(items), drawn[times // 40], drawn[-1 - times // 40]
+
+
 MEASURED = ["include", "examples", "tools/specula", ":!include/specula/cuda", ":!examples/cuda"]
 
 
 def sources():
     """What tells the sources of what is measured on a CPU from others: of a commit that changes pages, scripts or what only a GPU runs it is the same."""
-    def git(*arguments):
-        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout
-
-    files = git("ls-files", "--stage", "--", *MEASURED)
+    files = git("ls-files", "--stage", "--", *MEASURED) or ""
     return [hashlib.sha256(files.encode()).hexdigest(), *(["and changes"] if git("status", "--porcelain", "--", *MEASURED) else [])]
 
 
 def same_sources(commit):
     """Whether what is measured is that of this commit."""
-    shown = subprocess.run(["git", "-C", str(root), "diff", "--quiet", commit, "--", *MEASURED], capture_output=True)
-    return shown.returncode == 0
+    return git("diff", "--quiet", commit, "--", *MEASURED) is not None
 
 
 def record():
     """Commit, date and machine. Virtual machines often name no more than the processor's maker: so its family and model too."""
-    def git(*arguments):
-        shown = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
-        return shown.stdout.strip() if shown.returncode == 0 else ""
-
     cpu = platform.processor() or platform.machine()
     try:
         info = pathlib.Path("/proc/cpuinfo").read_text()
@@ -108,7 +145,7 @@ def record():
     except (OSError, TypeError):
         pass
     changed = " and changes" if git("status", "--porcelain", "include", "examples") else ""
-    return {"commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "date": datetime.date.today().isoformat(),
+    return {"commit": (git("rev-parse", "--short", "HEAD") or "unknown").strip() + changed, "date": datetime.date.today().isoformat(),
             "machine": {"cpu": cpu, "cores": os.cpu_count()}}
 
 

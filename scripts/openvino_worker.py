@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""OpenVINO GenAI, for scripts/public_model, which runs this in a virtual environment: a line of JSON asks, a line of JSON answers.
+"""OpenVINO GenAI, for scripts/public_model, which runs this in a virtual environment: a JSON list asks, another one answers, after its version.
 
-{"file", "assistant_tokens", "threads", "tokens", "new_tokens", "precision"} measures one text, by prompt lookup unless assistant_tokens is 0; {"file", "threads", "text", "first", "rows"} the total variation of
-the next tokens' distributions from the logits in the file `rows`, along a text from token `first` on; {"file", "threads", "context", "most", "turns"} the times in ms
-of passes over 1 to `most` tokens after `context` or a few more.
+{"file", "assistant_tokens", "threads", "tokens", "new_tokens", "precision"} measures one text, by prompt lookup unless assistant_tokens
+is 0; {"file", "threads", "text", "first", "rows"} the total variation of the next tokens' distributions from the logits in the file
+`rows`, along a text from token `first` on; {"file", "threads", "context", "most", "turns"} the times in ms of passes over 1 to `most`
+tokens after `context` or a few more.
 """
 import functools
 import json
@@ -83,11 +84,10 @@ def distance(file, threads, text, first, rows):
     return {"mean": sum(apart) / len(apart), "largest": max(apart), "same_likeliest": same, "rows": len(apart)}
 
 
-print(json.dumps({"version": openvino_genai.get_version()}), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
+answers = [openvino_genai.get_version()]
+for asked in json.load(sys.stdin):
     try:
-        answer = (distance if "rows" in asked else passes if "most" in asked else measure)(**asked)
+        answers.append((distance if "rows" in asked else passes if "most" in asked else measure)(**asked))
     except Exception as error:  # of any kind: the row says so
-        answer = {"error": " ".join(str(error).split())[:200]}
-    print(json.dumps(answer), flush=True)
+        answers.append({"error": " ".join(str(error).split())[:200]})
+print(json.dumps(answers))

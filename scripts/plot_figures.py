@@ -3,8 +3,8 @@
 import dataclasses
 import re
 
-from cuda_tables import bars, flashinfer, verified_by_flashinfer
-from figures import TITLES, by_formula, load, over_all, pipelines, products
+from cuda_tables import bars, flashinfer, shapes, verified_by_flashinfer
+from figures import TITLES, by_formula, by_task, load, over_all, passes_over_nodes, pipelines, products
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -177,52 +177,29 @@ def passes(data, beside):
 
 # ---- by method, on the model pack's target
 
-def by_method(main, key, title, what, text):
-    plain = main["pipelines"][0]
-    rows = sorted([(label, bounds(p, key), p["speedup"]) for label, p in pipelines(main).items()] + [("plain decoding", (plain[key], None, None), None)],
-                  key=lambda row: -row[1][0])
-    colours = {point[0]: shade(speed) if speed else SILVER for _, point, speed in rows}
-    return Plot(f"{title}, with 95% intervals", [f"{what}, {temperature(main)}; {prompts_of(main)}", f"{PACK}, {where(main)}"],
-                [Panel([Series("", [point for _, point, _ in rows], colours.get, text=text)], labels=[label for label, _, _ in rows], bars=True, reference=1)])
-
-
 @figure("paper_main")
 def speedup(main):
-    return by_method(main, "speedup", "Speedup by method", f"Wall clock against plain decoding ({main['pipelines'][0]['tokens_per_second']:.0f} tokens/s)", times)
-
-
-@figure("paper_main")
-def mat(main):
-    return by_method(main, "mat", "Tokens per pass of the target (MAT)", "Accepted draft tokens and the token after them, on average", "{:.2f}".format)
+    shown = sorted(pipelines(main).items(), key=lambda pair: -pair[1]["speedup"])
+    labels, points = [label for label, _ in shown], [bounds(p, "speedup") for _, p in shown]
+    at = sum(point[0] > 1 for point in points)
+    labels.insert(at, "plain decoding")
+    points.insert(at, (1, None, None))
+    return Plot("Speedup by method, with 95% intervals",
+                [f"Wall clock against plain decoding ({main['pipelines'][0]['tokens_per_second']:.0f} tokens/s), {temperature(main)}; {prompts_of(main)}",
+                 f"{PACK}, {where(main)}"],
+                [Panel([Series("", points, lambda value: SILVER if value == 1 else shade(value), text=times)], labels=labels, bars=True, reference=1)])
 
 
 @figure("paper_main", "paper_mt_bench", "paper_spec_bench")
 def speedup_by_task(main, mt_bench, spec):
-    parts = [(data, c["name"], c) for data in (main, spec) for c in data["categories"]]
-    parts.insert(len(main["categories"]), (mt_bench, "MT-bench", mt_bench))
     labels = sorted(pipelines(main), key=lambda label: -pipelines(main)[label]["speedup"])
-    found = []
-    for data, name, of in parts:
-        by_name = {p["name"]: p for p in of["pipelines"]}
-        found.append((f"{TITLES.get(name, name)} ({of['prompts']})", [bounds(by_name[pipelines(data)[label]["name"]], "speedup") for label in labels]))
+    found = [(title, [bounds(of[label], "speedup") for label in labels]) for title, of in by_task(main, mt_bench, spec, "MT-bench")]
     limits = span([point for _, points in found for point in points], 1)
     return Plot(
         "Speedup by method and task, with 95% intervals",
         ["Over plain decoding (dashed line); orange: slower than it. In brackets: prompts. The last five are "
          "Spec-Bench's; its summarization and RAG prompts are longer than the rows that the drafts were trained on", f"{PACK}, {where(main, mt_bench, spec)}"],
         [dots(title, labels, points, "{:.2f}".format, limits=limits) for title, points in found], columns=4, row=36)
-
-
-@figure("paper_main", "main_avx2")
-def speedup_by_processor(bf16, avx2):
-    labels = sorted(pipelines(bf16), key=lambda label: -pipelines(bf16)[label]["speedup"])
-    series = [Series(name, [bounds(pipelines(data)[label], "speedup") for label in labels], colour, line="")
-              for name, data, colour in (("AVX512_BF16", bf16, BLUE), ("AVX2", avx2, VIOLET))]
-    return Plot(
-        "Speedup by processor, with 95% intervals",
-        [f"The same target and methods, {temperature(bf16)}; lengths and trees chosen on each processor; GSM8K and HumanEval, 1 thread of an AMD EPYC",
-         f"AVX512_BF16: {bf16['prompts']} prompts, {commits(bf16)}", f"AVX2 (Zen 3): {avx2['prompts']} prompts, {commits(avx2)}"],
-        [Panel(series, labels=labels, reference=1, axis="speedup over plain decoding on the same processor", ticks=ticks(1, 1.5, 2, 2.5, 3, form="{:g}x"))], row=34)
 
 
 # ---- proposals
@@ -250,11 +227,7 @@ def mat_by_nodes(heads, cape):
 
 @figure("forward")
 def pass_time(measured):
-    at, spread = {}, {}
-    for run in measured["benchmarks"]:
-        name = re.match(r"extend/hidden:(\d+)/nodes:(\d+)/context:256/threads:1/bf16:([01])/", run["name"])
-        if name and run["aggregate_name"] in ("median", "cv"):
-            (at if run["aggregate_name"] == "median" else spread).setdefault((int(name[1]), name[3] == "1"), {})[int(name[2])] = run["real_time"]
+    at, spread = passes_over_nodes(), passes_over_nodes("cv")
 
     def points(kind):
         for n, time in sorted(at[kind].items()):
@@ -412,7 +385,7 @@ def verification_gpu(data, peers):
 @figure("cuda_h200_bars", "cuda_h200_peers")
 def attention_gpu(data, peers):
     at = bars("attention")
-    labels = [name.removesuffix(", mma.sync") for name in at if name.endswith(", mma.sync") and flashinfer(f"FlashInfer, custom mask: {name.removesuffix(', mma.sync')}")]
+    labels = [shape for shape in shapes() if flashinfer(f"FlashInfer, custom mask: {shape}")]
 
     def over_floor(time_of):
         return [(time_of(label) / at[f"{label}, mma.sync"]["floor_us"], None, None) for label in labels]

@@ -14,18 +14,20 @@ NOT_RUNS = ("known.json", "reported.json", "peers.json", "cuda_goals.json", "cud
 AT_END = "picked at an end of its grid: "
 
 
+def about(data):
+    """The part of a file that has commit, date and machine."""
+    return data["run"] if isinstance(data.get("run"), dict) else data.get("context") or data
+
+
+def processor(data):
+    return about(data).get("cpu") or about(data).get("machine", {}).get("cpu") or about(data).get("device", "unknown processor")
+
+
 def run_of(data):
     """What tells a run from a later one of the same name: commit and date, or a hash where it has no commit."""
-    about = data["run"] if isinstance(data.get("run"), dict) else data.get("context") or data
-    if about.get("commit", "unknown") == "unknown":
+    if about(data).get("commit", "unknown") == "unknown":
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-    return f"{about['commit']}, {str(about.get('date', ''))[:10]}"
-
-
-def measured_on(data):
-    """Commit and processor of a run."""
-    about = data["run"] if isinstance(data.get("run"), dict) else data.get("context") or data
-    return about.get("commit", "unknown"), f"{about.get('cpu') or about.get('machine', {}).get('cpu') or about.get('device', 'unknown processor')}"
+    return f"{about(data)['commit']}, {str(about(data).get('date', ''))[:10]}"
 
 
 def axes(search):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The tables of pages and the sentences with figures, for scripts/pages, by their names. Standard library only."""
-import os
 import re
 
 import paper
 import runs
-from figures import TITLES, Missing, Row, by_formula, columns, folder, load, over_all, kept, pipelines, products, root, rows, source, speedup_over_all, table, with_interval
+from figures import (TITLES, Missing, Row, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products,
+                     root, rows, source, speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -26,7 +26,7 @@ def maker(name):
     kind, _, rest = name.partition(": ")
     if name not in TABLES and kind == "method" and rest in load("reported")["ours"]:
         return lambda page: method(rest)
-    return TABLES.get(name, (lambda page: columns(rest, rows(kind)) + source(kind, page)) if " | " in rest else None)
+    return TABLES.get(name, (lambda page: columns(rest, rows(kind)) + source(page, kind)) if " | " in rest else None)
 
 
 # ---- the papers' methods
@@ -36,22 +36,16 @@ def main(page):
     plain = load("paper_main")["pipelines"][0]
     shown = columns("method = label | pipeline = name | speedup [95%] | MAT [95%] | tokens/s | same text",
                     sorted(rows("paper_main"), key=lambda row: -row.p["speedup"]))
-    return shown[:2] + [f"| plain decoding |  | 1.00x | 1.00 | {plain['tokens_per_second']:.0f} |  |"] + shown[2:] + source("paper_main", page)
+    return shown[:2] + [f"| plain decoding |  | 1.00x | 1.00 | {plain['tokens_per_second']:.0f} |  |"] + shown[2:] + source(page, "paper_main")
 
 
 @named(TABLES, "paper: by category")
 def by_category(page):
-    """Speedups by data set; of Spec-Bench what is not MT-bench."""
-    main, mt_bench, spec = (load(f"paper_{name}") for name in ("main", "mt_bench", "spec_bench"))
-    parts = [(data, TITLES.get(c["name"], c["name"]), c) for data in (main, spec) for c in data["categories"]]
-    parts.insert(len(main["categories"]), (mt_bench, "MT-bench, first turns", mt_bench))
-    out = []
-    for label in pipelines(main):
-        names = [pipelines(data).get(label, {}).get("name") for data, _, _ in parts]
-        found = [next((p for p in of["pipelines"] if p["name"] == name), None) for name, (_, _, of) in zip(names, parts)]
-        out.append([label] + [with_interval(p, "speedup", "x") if p else "" for p in found])
-    heads = ["speedup"] + [f"{title} ({of['prompts']})" for _, title, of in parts]
-    return table(heads, out) + [line for name in ("main", "mt_bench", "spec_bench") for line in source(f"paper_{name}", page)]
+    """Speedups by data set."""
+    files = ("paper_main", "paper_mt_bench", "paper_spec_bench")
+    tasks = by_task(*map(load, files), first="MT-bench, first turns")
+    out = [[label, *(with_interval(of[label], "speedup", "x") if label in of else "" for _, of in tasks)] for label in pipelines(load(files[0]))]
+    return table(["speedup", *(title for title, _ in tasks)], out) + source(page, *files)
 
 
 @named(TABLES, "paper: mt_bench")
@@ -59,7 +53,7 @@ def mt_bench(page):
     data = load("paper_mt_bench")
     out = [[label] + [f"{q['speedup']:.2f}x, {q['mat']:.2f}" for c in data["categories"] for q in c["pipelines"] if q["name"] == p["name"]]
            for label, p in pipelines(data).items()]
-    return table(["speedup, MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source("paper_mt_bench", page)
+    return table(["speedup, MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source(page, "paper_mt_bench")
 
 
 @named(TABLES, "paper: asd")
@@ -70,19 +64,18 @@ def asd(page):
         there = [Row(file, row.label) if row.label in pipelines(load(file)) else {"speedup [95%]": "", "MAT": ""} for file in files.values()]
         out.append([row.label, row["name"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
     heads = ["skipped", "pipeline"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
-    return table(heads, out) + [line for file in files.values() for line in source(file, page)]
+    return table(heads, out) + source(page, *files.values())
 
 
 @named(TABLES, "similarity")
 def similarity(page):
     """How alike blocks' inputs and outputs are, beside the paper."""
     data, paper = load("similarity"), load("reported")["similarity"]
-    run, figures = data["run"], ("min", "max", "mean", "median")
+    figures = ("min", "max", "mean", "median")
     of = [(f"{paper['models']} ({paper['paper']})", paper), *((f"{x['model']}, {x['layers']} layers", x) for x in data["models"])]
     return table(["model", *(f"{block}: {figure}" for block in ("attention", "MLP") for figure in figures)],
-                 [[name, *(f"{x[block][figure]:.3f}" for block in ("attention", "mlp") for figure in figures)] for name, x in of]) + [
-        "", f"16 texts of 256 tokens that each model writes at temperature 1. No figure is a time. `bench/similarity.py`, commit {run['commit']}, {run['date']}. "
-        f"[Data](benchmarks/similarity.json)."]
+                 [[name, *(f"{x[block][figure]:.3f}" for block in ("attention", "mlp") for figure in figures)] for name, x in of]) + measured(
+                     page, "similarity", "16 texts of 256 tokens that each model writes at temperature 1. No figure is a time. `bench/similarity.py`, ", cpu=False)
 
 
 @named(CLAIMS, "asd: found blocks")
@@ -98,7 +91,7 @@ def found_blocks():
 KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code"}
 
 
-def public_sets(t, section="public"):
+def public_sets(section, t=0):
     """Kinds of requests to the files of a section of SmolLM2's runs at a temperature, of those that were measured."""
     files = {title: f"paper_{section}_{name}_t{t}" for name, title in KINDS.items()}
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
@@ -107,19 +100,10 @@ def public_sets(t, section="public"):
     return found
 
 
-def prompts_in(sets):
-    return ", ".join(f"{title} {load(file)['prompts']}" for title, file in sets.items())
-
-
 def public_source(sets, page):
-    *lines, last = source(next(iter(sets.values())), page)
-    return lines + [last + f" Prompts: {prompts_in(sets)}."]
-
-
-def together(sets, label):
-    """A row's speedup over the prompts of all these files."""
-    found = [Row(file, label) for file in sets.values()]
-    return speedup_over_all(*((row.plain, row.p) for row in found))
+    *lines, last = source(page, next(iter(sets.values())))
+    counts = (f"{title} {load(file)['prompts']}" for title, file in sets.items())
+    return lines + [last + f" Prompts: {', '.join(counts)}."]
 
 
 DEFINED = "plain decoding's time per token over the pipeline's, all prompts of a column together"
@@ -135,26 +119,30 @@ def defined(data):
 @named(CLAIMS, ("public: kept", "public"), ("public: avx2: kept", "public_avx2"))
 def public_kept(section):
     """How the weights were in memory, of a table's runs."""
-    found = {kept(load(file)) for file in public_sets(0, section).values()}
+    found = {kept(load(file)) for file in public_sets(section).values()}
     if len(found) > 1:
         raise ValueError("a table of weights that were kept in several ways")
     return f"as {found.pop()}"
 
 
-@named(TABLES, *((f"{section.replace('_', ': ')}: temperature {t}", section, t) for section in ("public", "public_avx2") for t in (0, 1)))
-def public(page, section, t):
+@named(TABLES, ("public: temperature 0", "public"), ("public: avx2: temperature 0", "public_avx2"), ("public: avx2: temperature 1", "public_avx2", 1))
+def public(page, section, t=0):
     """A public model with its drafts, by kind of request."""
-    sets = public_sets(t, section)
+    sets = public_sets(section, t)
     first = next(iter(sets.values()))
-    out = [[row.label, row["name"], *(Row(file, row.label)["speedup over all"] for file in sets.values()), together(sets, row.label)] for row in rows(first)]
+    out = []
+    for shown in rows(first):
+        found = [Row(file, shown.label) for file in sets.values()]
+        together = speedup_over_all(*((row.plain, row.p) for row in found))
+        out.append([shown.label, shown["name"], *(row["speedup over all"] for row in found), together])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
     return table(["speedup", "pipeline", *sets, "all together"], out) + ["", defined(load(first))] + public_source(sets, page)
 
 
-@named(TABLES, ("public counts: temperature 0", 0), ("public counts: temperature 1", 1))
-def public_counts(page, t):
+@named(TABLES, "public counts: temperature 0")
+def public_counts(page):
     """Tokens per pass of a public model with its drafts, by kind of request."""
-    sets = public_sets(t, "public_counts")
+    sets = public_sets("public_counts")
     out = [[row.label, f"`{row.p['name']}`", *(Row(file, row.label)["MAT [95%]"] for file in sets.values())] for row in rows(next(iter(sets.values())))]
     return table(["MAT", "pipeline", *sets], out) + public_source(sets, page)
 
@@ -164,20 +152,15 @@ PAIRS = [("HASS", "EAGLE"), ("HASS, tree", "EAGLE, tree"), ("hass-1", "control-1
          ("S2D, 0.5 0.5", "plain draft")]
 
 
-@named(TABLES, ("public counts: pairs", 0), ("public counts: pairs at temperature 1", 1))
-def public_pairs(page, t):
-    sets = public_sets(t, "public_counts")
-    out = [[f"{a} over {b}", *(Row(file, a)[f"MAT against {b}"] for file in sets.values())] for a, b in PAIRS]
-    return table(["tokens per pass", *sets], out)
+# How often the draft token at each depth is accepted, its parent being accepted.
+CHAINS = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
 
 
-@named(TABLES, "public counts: depths")
-def public_depths(page):
-    """How often the draft token at each depth is accepted, its parent being accepted."""
-    sets = public_sets(0, "public_counts")
-    chains = ("plain draft, exit 1", "plain draft, exit 2", "plain draft", "EAGLE", "HASS", "control-1", "hass-1", "hass-2")
-    out = [[label, *(Row(file, label)["by depth"] for file in sets.values())] for label in chains]
-    return table(["accepted at depth 1 to 4", *sets], out)
+@named(TABLES, ("public counts: pairs", "tokens per pass", [(f"{a} over {b}", a, f"MAT against {b}") for a, b in PAIRS]),
+       ("public counts: depths", "accepted at depth 1 to 4", [(label, label, "by depth") for label in CHAINS]))
+def public_figures(page, head, wanted):
+    sets = public_sets("public_counts")
+    return table([head, *sets], [[words, *(Row(file, label)[what] for file in sets.values())] for words, label, what in wanted])
 
 
 def waiting(p, seconds):
@@ -216,7 +199,7 @@ def far(page):
         out.append([row.label, row["MAT"], *(far_over(plain, row.p, s) for s in FAR), over])
     heads = [f"a pass waits {s * 1e3:g} ms" if s else "no wait" for s in FAR]
     return table(["draft and shape", "MAT", *heads, f"over the draft's best chain, {FAR[-1]:g} s"], out) + [
-        "", f"Each pass of the target is counted with its time and the wait. Speedup: {DEFINED_TIMED}"] + source("paper_far", page)
+        "", f"Each pass of the target is counted with its time and the wait. Speedup: {DEFINED_TIMED}"] + source(page, "paper_far")
 
 
 @named(TABLES, "public: lengths")
@@ -224,7 +207,7 @@ def public_lengths(page):
     """Acceptance by the length of the prompt, in requests of two kinds."""
     out = [[f"{label}, {kind} N words", *(with_interval(Row("paper_public_lengths", label).of(f"{kind} {n} words").p, "acceptance") for n in paper.LENGTHS)]
            for label in (row.label for row in rows("paper_public_lengths")) for kind in paper.KINDS_OF_LENGTHS]
-    return table(["acceptance", *(f"N = {n}" for n in paper.LENGTHS)], out) + source("paper_public_lengths", page)
+    return table(["acceptance", *(f"N = {n}" for n in paper.LENGTHS)], out) + source(page, "paper_public_lengths")
 
 
 @named(TABLES, "smollm2: speedups")
@@ -233,7 +216,7 @@ def smollm2(page):
     shown, data = rows("paper_smollm2"), load("paper_smollm2")
     out = [[c["name"], *(f"{q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])] for c in data["categories"]]
     out += [[f"**{title}**"] + [row[what] for row in shown] for title, what in (("all: MAT [95%]", "MAT [95%]"), ("all: speedup", "speedup over all"), ("same text", "same text"))]
-    return table(["MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + ["", defined(data)] + source("paper_smollm2", page)
+    return table(["MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + ["", defined(data)] + source(page, "paper_smollm2")
 
 
 @named(TABLES, "smollm2: memory")
@@ -247,7 +230,7 @@ def smollm2_memory(page):
             first = p["new_tokens"] * (1 / p["tokens_per_second_with_prefill"] - 1 / p["tokens_per_second"]) / p["prompts"]
             out.append([form, words, f"{data['load_seconds']:.1f} s", f"{size['at_most']:.0f} MiB",
                         f"{first:.2f} s after {data['prompt_tokens'] / p['prompts']:.0f} tokens", f"{p['tokens_per_second']:.0f}"])
-    return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source("paper_smollm2_bf16", page)
+    return table(["files", "weights in memory", "loads in", "memory, at most", "first token", "plain decoding, tokens/s"], out) + source(page, "paper_smollm2_bf16")
 
 
 # ---- the papers' figures beside ours, as reported.json lists them
@@ -280,28 +263,16 @@ def peers(page):
 
 # ---- benchmarks of the CPU, and of compilers
 
-def medians(file):
-    """Google Benchmark's, by the case's name, and where they come from."""
-    data = load(file)
-    context = data["context"]
-    return ({run.get("run_name", run["name"]): run for run in data["benchmarks"] if run.get("aggregate_name") == "median"},
-            f"Commit {context['commit']}, {context['date'][:10]}, {context['cpu']}.")
-
-
 @named(TABLES, "forwards")
 def forwards(page):
     """What a pass over n nodes costs."""
-    runs_, source_ = medians("forward")
-    times = {}
-    for name, run in runs_.items():
-        if at := re.match(r"extend/hidden:(\d+)/nodes:(\d+)/context:256/threads:1/bf16:([01])/", name):
-            times.setdefault((int(at[1]), at[3] == "1"), {})[int(at[2])] = run["real_time"]
+    times = passes_over_nodes()
     nodes = sorted(set().union(*times.values()))
     out = []
     for (hidden, rounded), at in sorted(times.items()):
         out.append([f"{hidden}, {'bfloat16' if rounded else 'float'} inputs, ms"] + [f"{at[n]:.2f}" for n in nodes])
         out.append(["over one node", 1] + [f"{at[n] / at[1]:.2f}" for n in nodes[1:]])
-    return table(["hidden size", *nodes], out) + ["", f"{source_} [Data](forward.json)."]
+    return table(["hidden size", *nodes], out) + measured(page, "forward")
 
 
 @named(TABLES, "eigen")
@@ -309,8 +280,7 @@ def eigen(page):
     """Our kernels against Eigen's, compiled for any x86-64 and for the machine itself; medians of processor time, each ratio from one run."""
     out = []
     for file, compiled in (("eigen", "any x86-64"), ("eigen_native", "this machine")):
-        of, source_ = medians(file)
-        of = {name.split("/repeats:")[0]: run for name, run in of.items()}
+        of = {run["run_name"].split("/repeats:")[0]: run for run in load(file)["benchmarks"] if run.get("aggregate_name") == "median"}
         at = {name: run["cpu_time"] for name, run in of.items()}
         for n in (16, 256, 1024):
             ours, rounded = at[f"panels/best/tokens:{n}"], at.get(f"rounded/tokens:{n}")
@@ -324,12 +294,12 @@ def eigen(page):
         same = (f"{of[f'ends/{side}/size:33']['same']:,.0f}" for side in ("ours", "eigen"))
         out.append(["swiglu, of 10,000 values: same bits at an array's end", compiled, *same, "", "", ""])
     return table(["work", "Eigen compiled for", "ours", "Eigen", "Eigen / ours", "Eigen / our portable", "Eigen / our bfloat16 inputs"], out) + [
-        "", f"{source_} Data: [eigen.json](benchmarks/eigen.json), [eigen_native.json](benchmarks/eigen_native.json)."]
+        line.replace("[Data]", "Data: [eigen.json](benchmarks/eigen.json), [eigen_native.json]") for line in measured(page, "eigen_native")]
 
 
 def batch_source(page, data):
-    return ["", f"1 thread, processor time, {data['repetitions']} repetitions in random order; products of bfloat16 where the machine has them; "
-            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data](benchmarks/batch.json)." + runs.footnote(data)]
+    return measured(page, "batch", f"1 thread, processor time, {data['repetitions']} repetitions in random order; "
+                    "products of bfloat16 where the machine has them; ")
 
 
 @named(TABLES, ("batch: pack", "pack"), ("batch: smollm2", "SmolLM2-135M-Instruct"))
@@ -384,20 +354,14 @@ def batch_passes(page):
 def compile_times(page):
     data = load("compile_times")
     out = [[name, f"{x['lines']:,}", f"{x['seconds']['-O0']:.1f}", f"{x['seconds']['-O2']:.1f}", x["mib"]["-O2"]] for name, x in data["units"].items()]
-    return table(["translation unit", "preprocessed lines", "`-O0`, s", "`-O2`, s", "`-O2`, MiB"], out) + [
-        "", f"{data['compiler']}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. "
-        "[Data](benchmarks/compile_times.json)." + runs.footnote(data)]
+    return table(["translation unit", "preprocessed lines", "`-O0`, s", "`-O2`, s", "`-O2`, MiB"], out) + measured(page, "compile_times", f"{data['compiler']}; ")
 
 
 @named(TABLES, "compile times: nvcc")
 def compile_times_of_kernels(page):
     data = load("compile_times")
-    if "kernels" not in data:
-        raise Missing("compile_times")
     out = [[f"[{name}.cu](../examples/cuda/{name}.cu)", f"{x['seconds']:.0f}", x["mib"]] for name, x in data["kernels"].items()]
-    return table(["program", "s", "MiB"], out) + [
-        "", f"`-std=c++17 -arch=sm_90a`, processor seconds; nvcc: {data['nvcc']}; commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. "
-        "[Data](benchmarks/compile_times.json)." + runs.footnote(data)]
+    return table(["program", "s", "MiB"], out) + measured(page, "compile_times", f"`-std=c++17 -arch=sm_90a`, processor seconds; nvcc: {data['nvcc']}; ")
 
 
 @named(TABLES, "shapes by name")
@@ -446,10 +410,9 @@ def run_time_pipelines(page):
         out.append([f"`{name}`", f"{x['microseconds_per_token']:.0f}", *ratios,
                     f"{count['typed']:,}, {count['named'] - count['typed']:+,}" if count else "not counted"])
     return table(["pipeline", "typed, us/token", "named over typed [95%]", "typed again over typed [95%]",
-                  "instructions per token: typed, and more if named"], out) + [
-        "", f"Medians of {data['prompts'] * data['repetitions']} pairs of runs ({data['prompts']} prompts, {data['tokens']} "
-        f"new tokens), processor time, 1 thread; the model pack; commit {data['commit']}, {data['date']}, "
-        f"{data['machine']['cpu']}. [Data](benchmarks/run_time_pipelines.json)." + runs.footnote(data)]
+                  "instructions per token: typed, and more if named"], out) + measured(
+        page, "run_time_pipelines", f"Medians of {data['prompts'] * data['repetitions']} pairs of runs ({data['prompts']} prompts, {data['tokens']} new tokens), "
+        "processor time, 1 thread; the model pack; ")
 
 
 @named(TABLES, "llama.cpp: types")
@@ -464,7 +427,7 @@ def llama_cpp_types(page):
         out.append([run["type"].upper(), "`--same-bits`" if run["same_bits"] else "", f"{p['microseconds'][0] / 1000:.1f} ms",
                     *(f"{p['ratios'][n - 1]:.2f}" for n in (2, 3, 4, 5, 8)), p["pays_from"] or "never", f"{best['nodes']}: {best['speedup']:.2f}x", *texts.get(key, ["", ""])])
     return table(["weights", "", "T(1)", *(f"T({n})" for n in (2, 3, 4, 5, 8)), "drafts pay from acceptance", "best nodes at 0.8",
-                  *(f"`{x['name']}`" for x in data["texts"][0]["pipelines"][1:])], out) + llama_cpp_source(data, "types")
+                  *(f"`{x['name']}`" for x in data["texts"][0]["pipelines"][1:])], out) + llama_cpp_source(page, "types")
 
 
 @named(TABLES, "llama.cpp: bits")
@@ -478,7 +441,7 @@ def llama_cpp_bits(page):
         out.append([kind.upper(), *most, *(f"{b['passes'][0]['microseconds'][n - 1] / a['passes'][0]['microseconds'][n - 1]:.2f}x"
                                            for a, b in zip(plain, same) for n in (1, 4))])
     tokens = sorted({x["prompt_tokens"] for x in data["passes"]})
-    return table(["weights", "rows differ by", "with `--same-bits`", *(f"T({n}) after {t} tokens" for t in tokens for n in (1, 4))], out) + llama_cpp_source(data, "types")
+    return table(["weights", "rows differ by", "with `--same-bits`", *(f"T({n}) after {t} tokens" for t in tokens for n in (1, 4))], out) + llama_cpp_source(page, "types")
 
 
 @named(TABLES, "llama.cpp: texts")
@@ -487,12 +450,11 @@ def llama_cpp_texts(page):
     runs_ = {(x["same_bits"], x["temperature"]): {p["name"]: p for p in x["pipelines"]} for x in data["texts"]}
     out = [[f"`{name}`", *(f"{x[name]['identical_to_autoregressive']} of {x[name]['prompts']}" for x in runs_.values())]
            for name in list(next(iter(runs_.values())))[1:]]
-    return table(["same text as plain decoding", *(f"{'`--same-bits`' if bits else 'without'}, temperature {heat:g}" for bits, heat in runs_)], out) + llama_cpp_source(data, "bits")
+    return table(["same text as plain decoding", *(f"{'`--same-bits`' if bits else 'without'}, temperature {heat:g}" for bits, heat in runs_)], out) + llama_cpp_source(page, "bits")
 
 
-def llama_cpp_source(data, name):
-    return ["", f"SmolLM2-135M-Instruct, 1 thread; {data['passes' if name == 'types' else 'texts'][0]['engine']}, commit {data['commit']}, {data['date']}, "
-            f"{data['machine']['cpu']}. [Data](benchmarks/llama_cpp_{name}.json)." + runs.footnote(data)]
+def llama_cpp_source(page, name):
+    return measured(page, f"llama_cpp_{name}", f"SmolLM2-135M-Instruct, 1 thread; {load(f'llama_cpp_{name}')['texts'][0]['engine']}, ")
 
 
 @named(TABLES, ("several machines", "rpc_pack"), ("several machines: SmolLM2", "rpc_smollm2"))
@@ -506,24 +468,9 @@ def several_machines(page, file):
                    + [f"{of[name]['speedup']:.2f}x" + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
                    + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
     plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
-    link = os.path.relpath(folder / f"{file}.json", (root / page).parent)
-    return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + [
-        "", f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, one thread each; "
-            f"commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
-
-
-@named(TABLES, "several machines: shapes")
-def several_machines_shapes(page):
-    """Over real links: speedups over plain decoding and over the fastest chain, on the same prompts."""
-    data = load("rpc_far")
-    plain, *own = data["delays"][0]["pipelines"]
-    best = min((p for p in own if p["name"].startswith("chain:")), key=seconds_a_token)
-    out = [[f"`{p['name']}`", f"{p['mat']:.2f}", speedup_over_all((plain, p)), speedup_over_all((best, p)) if p is not best else "",
-            f"{p['identical_to_autoregressive']} of {data['prompts']}"] for p in own]
-    link = os.path.relpath(folder / "rpc_far.json", (root / page).parent)
-    return table(["pipeline", "MAT", "speedup", f"over `{best['name']}`", "same text"], out) + [
-        "", f"{data['delays'][0]['one_way_milliseconds']:g} ms each way, {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, {data['rpc_servers']} servers, "
-            f"one thread each. Speedup: {DEFINED_TIMED} Commit {data['commit']}, {data['date']}, {data['machine']['cpu']}. [Data]({link})."]
+    return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + measured(
+        page, file, f"Plain decoding: {plain} ms per token. {data['prompts']} texts of {data['max_new_tokens']} tokens, greedy, "
+        f"{data['rpc_servers']} servers, one thread each; ")
 
 
 @named(TABLES, "known faults")
@@ -559,15 +506,12 @@ DRAFTS = ("small", "base", "s2d", "glide", "eagle", "hass")
 
 
 @named(CLAIMS, *((f"far: {label}", label) for label in (
-    "small, tree of 60", "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")))
-def far_over_chain(label):
-    """Where a pass waits a second: over the best chain of the same draft."""
-    return far_over(best_chain(label.partition(", ")[0]).p, Row("paper_far", label).p)
-
-
-@named(CLAIMS, ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
-def far_over_other(label, other):
-    return far_over(Row("paper_far", other).p, Row("paper_far", label).p)
+    "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")),
+    ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
+def far_over_other(label, other=None):
+    """Where a pass waits a second: over another row, or the best chain of the same draft."""
+    of = Row("paper_far", other) if other else best_chain(label.partition(", ")[0])
+    return far_over(of.p, Row("paper_far", label).p)
 
 
 @named(CLAIMS, "drafts")
@@ -591,19 +535,12 @@ def trained(name):
     return f"{int(card(name, r'[0-9]+ steps, ([0-9]+) tokens')[0]) / 1e6:.1f} million tokens, {by}{start}"
 
 
-@named(CLAIMS, ("several machines", "rpc_pack", 20))
-def at_delay(file, one_way):
-    """The fastest pipeline over links of this delay: its speedup, interval and name."""
-    at = next(d["pipelines"] for d in load(file)["delays"] if d["one_way_milliseconds"] == one_way)
-    best = max(at, key=lambda p: p["speedup"])
-    return f"{with_interval(best, 'speedup', 'x')} (`{best['name']}`)"
-
-
-@named(CLAIMS, ("several machines: tree", "dynamic-tree:3:3:11@small"), ("several machines: chain of 8", "chain:8:exit=0@small"))
-def over_links(name):
-    """A pipeline's speedup over links of 20 ms each way."""
+@named(CLAIMS, "several machines", ("several machines: tree", "dynamic-tree:3:3:11@small"), ("several machines: chain of 8", "chain:8:exit=0@small"))
+def over_links(name=None):
+    """A pipeline's speedup over links of 20 ms each way, or that of the fastest one and its name."""
     at = next(d["pipelines"] for d in load("rpc_pack")["delays"] if d["one_way_milliseconds"] == 20)
-    return with_interval(next(p for p in at if p["name"] == name), "speedup", "x")
+    own = max((p for p in at if name in (None, p["name"])), key=lambda p: p["speedup"])
+    return with_interval(own, "speedup", "x") + ("" if name else f" (`{own['name']}`)")
 
 
 @named(TABLES, "one rule")
@@ -630,9 +567,9 @@ def lossy_rules(page):
         figure = {key: "{:.{n}f} [{:.{n}f}, {:.{n}f}]".format(*of[key], n=digits) for key, digits in (("mat", 2), ("acceptance", 3), ("total_variation", 3), ("nats", 2))}
         rows.append([f"`Lenient{{{lenience}}}`" if lenience else exact[name], of["draft"], figure["mat"], figure["acceptance"],
                      figure["total_variation"] if of["total_variation"][0] > 1e-4 else "0", figure["nats"]])
-    return table(["rule", "draft tokens", "MAT", "acceptance", "total variation", "nats a token"], rows) + [
-        "", f"Pack: `small` for `target`, chains of 4, temperature 1; {run['texts']} texts of {run['tokens']} tokens that each rule wrote, no prompt [95%: resamplings of the texts]. "
-        f"No figure is a time. `bench/lossy_rules.py`, commit {run['commit']}, {run['date']}. [Data](benchmarks/lossy_rules.json)."]
+    return table(["rule", "draft tokens", "MAT", "acceptance", "total variation", "nats a token"], rows) + measured(
+        page, "lossy_rules", f"Pack: `small` for `target`, chains of 4, temperature 1; {run['texts']} texts of {run['tokens']} tokens that each rule "
+        "wrote, no prompt [95%: resamplings of the texts]. No figure is a time. `bench/lossy_rules.py`, ", cpu=False)
 
 
 @named(CLAIMS, "h100 trees")

@@ -39,8 +39,8 @@ sed -i 's/"speedup": 1.0275/"speedup": 1.4275/' "$asd"
 notices 'a figure that changed' asd.svg
 sed -i 's/[0-9]\.[0-9]*x</9.99x</' "$copy/docs/plots/speedup.svg"
 notices 'a plot that was edited' speedup.svg
-rm "$copy/docs/plots/mat.svg"
-notices 'a plot that is missing' mat.svg
+rm "$copy/docs/plots/cape.svg"
+notices 'a plot that is missing' cape.svg
 touch "$copy/docs/plots/of_nothing.svg"
 notices 'a file that is no plot' of_nothing.svg
 
