@@ -2,235 +2,126 @@
 // Completions and chats in the common JSON form: requests as texts, and texts as answers.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <memory>
-#include <mutex>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <httplib.h>
-
 #include <nlohmann/json.hpp>
 
+#include <specula/batch/text_queue.hpp>
+#include <specula/files/json_fields.hpp>
+#include <specula/model/processors.hpp>
 #include "chat_options.hpp"
-#include "text_queue.hpp"
+#include "text_stream.hpp"
 
 using Json = nlohmann::ordered_json;
+using PenaltiesBySlot = std::map<std::int32_t, specula::Penalties>;  // of the thread that writes
 
-[[noreturn]] inline void wrong(const std::string& what) { throw Refused(400, what); }
-
-/// `in[name]`, or `otherwise` where it is left out or null. Throws Refused for another type or range.
-template <class Number>
-Number number(const Json& in, const char* name, Number otherwise, double least, double most) {
-  if (!in.contains(name) || in[name].is_null()) return otherwise;
-  constexpr bool whole = std::is_integral_v<Number>;
-  const Json& value = in[name];
-  const bool fits = whole ? value.is_number_integer() : value.is_number();
-  if (!fits || !(value.get<double>() >= least && value.get<double>() <= most))
-    wrong(std::string(name) + " must be a " + (whole ? "whole " : "") + "number from " + Json(least).dump() +
-          " to " + Json(most).dump());
-  return value.get<Number>();
-}
-inline const std::string& string_of(const Json& value, const char* name) {
-  if (!value.is_string()) wrong(std::string(name) + " must be a string");
-  return value.get_ref<const std::string&>();
-}
-inline const std::string& string_in(const Json& in, const char* name) {
-  static const Json nothing;
-  return string_of(in.is_object() && in.contains(name) ? in[name] : nothing, name);
-}
-/// One or a few: each token of a text is compared with all.
-inline std::vector<std::string> stops_of(const Json& body) {
-  std::vector<std::string> all;
-  if (!body.contains("stop") || body["stop"].is_null()) return all;
-  if (!body["stop"].is_array()) return {string_of(body["stop"], "stop")};
-  if (body["stop"].size() > 16) wrong("stop must be at most 16 strings");
-  for (const Json& one : body["stop"]) all.push_back(string_of(one, "stop"));
-  return all;
-}
-inline std::string dump(const Json& what) {
-  return what.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-inline void send(httplib::Response& out, const Json& what) {
-  out.set_content(dump(what), "application/json");
+inline std::string dump(const Json& json) {  // names of files may be no UTF-8
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// The status of an exception, and what it says.
-inline std::pair<int, std::string> told(const std::exception_ptr& why) try {
-  std::rethrow_exception(why);
-} catch (const Refused& error) {
-  return {error.status, error.what()};
-} catch (const std::invalid_argument& error) {  // such as a prompt that does not fit
-  return {400, error.what()};
-} catch (const std::exception& error) {
-  return {500, error.what()};
-}
-inline Json error_of(const std::exception_ptr& why) {
-  const auto [status, message] = told(why);
-  return {{"error", {{"message", message}, {"code", status}}}};
-}
-inline void refuse(httplib::Response& out, const std::exception_ptr& why) {
-  out.status = told(why).first;
-  if (out.status == 429) out.set_header("Retry-After", "1");
-  send(out, error_of(why));
-}
+/// The JSON of a text while it is written.
+struct Answer {
+  bool streams;
+  Json form;              // of each part that is sent
+  Json::json_pointer at;  // the text in it
+  specula_tools::TextStream stream;
+  std::vector<specula::Token> stop;
+  std::size_t prompt, tokens = 0;
+  std::string text = {};  // that is still to be sent
+  bool ended = false;
 
-/// Requests as texts, and texts as answers.
-class Api {
- public:
-  /// Of a target whose rows are over `vocab` tokens, and whose texts have at most `capacity`.
-  Api(const std::filesystem::path& target, std::int32_t vocab, std::int32_t capacity, TextQueue& queue)
-      : name_(target.filename().string()),
-        capacity_(static_cast<std::size_t>(capacity)),
-        queue_(queue),
-        tokenizer_(target),
-        vocabulary_(specula_tools::chat_vocabulary(tokenizer_)),
-        ends_(tokenizer_.ends()) {
-    std::erase_if(ends_, [&](specula::Token token) { return token >= vocab; });
-    try {
-      if (auto found = specula_tools::template_of(target, tokenizer_)) template_.emplace(std::move(*found));
-    } catch (const std::runtime_error& error) {
-      no_template_ = error.what();
+  /// What is to be sent now. Throws the part's failure.
+  std::string add(const specula::TextPart& part) {
+    bool stops = false;
+    for (auto token = part.tokens.begin(); token != part.tokens.end() && !stops; ++token, ++tokens) {
+      stops = std::ranges::count(stop, *token) > 0;
+      if (!stops) text += stream.put(*token), stops = stream.stopped();
     }
+    if (part.failure && !stops) std::rethrow_exception(part.failure);
+    ended = stops || part.ended;
+    if (!ended && (!streams || text.empty())) return {};
+    if (ended) {
+      text += stream.flush();
+      form["choices"][0]["finish_reason"] = stops ? "stop" : "length";
+      form["usage"] = {
+          {"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+    }
+    form[at] = std::exchange(text, {});
+    return !streams ? dump(form) : "data: " + dump(form) + (ended ? "\n\ndata: [DONE]\n\n" : "\n\n");
   }
-  const std::string& name() const { return name_; }
-  /// Answers that are not sent to their ends.
-  int open() const { return open_; }
+};
 
-  void answer(const std::string& body, httplib::Response& out, bool chat) {
-    const Json asked = Json::parse(body, nullptr, false);
-    if (!asked.is_object()) wrong("the body is no JSON object");
-    const bool streams = asked.contains("stream") && asked["stream"] == true;
-    const std::shared_ptr<AskedText> text = text_of(asked, chat);
-    queue_.join(text);
-    {  // until it has begun, the status is open
-      std::unique_lock lock(text->mutex);
-      text->changed.wait(lock, [&] { return text->tokens > 0 || !text->reason.empty(); });
-      if (text->failure) std::rethrow_exception(text->failure);
-    }
-    const auto provide = [this, text, chat, streams, all = std::string()](std::size_t,
-                                                                          httplib::DataSink& sink) mutable {
-      const auto [fresh, reason] = next(*text);
-      all += fresh;
-      if (reason == "error" && !streams) return false;  // the client sees that its answer is not whole
-      std::string sent;
-      if (streams && !fresh.empty()) sent = event(json_of(*text, chat, streams, fresh, ""));
-      if (reason == "error")
-        sent += event(error_of(text->failure));
-      else if (!reason.empty() && streams)
-        sent += event(json_of(*text, chat, streams, "", reason)) + "data: [DONE]\n\n";
-      else if (!reason.empty())
-        sent = dump(json_of(*text, chat, streams, all, reason));
-      const bool there = sent.empty() ? sink.is_writable() : sink.write(sent.data(), sent.size());
-      if (there && !reason.empty()) sink.done();
-      return there;
-    };
-    ++open_;
-    out.set_chunked_content_provider(streams ? "text/event-stream" : "application/json", provide,
-                                     [this, text](bool) { text->left = true, --open_; });
+class Completions {
+ public:
+  /// Of a target whose rows are over `vocab` tokens.
+  Completions(const std::filesystem::path& target, std::int32_t vocab, PenaltiesBySlot& penalties)
+      : name((target / "").parent_path().filename().string()),  // with or without a slash
+        penalties_(penalties),
+        tokenizer_(target),
+        template_(specula_tools::template_of(target, tokenizer_)) {
+    std::erase_if(ends_, [vocab](specula::Token token) { return token >= vocab; });
+  }
+  const std::string name;
+
+  /// Throws std::invalid_argument for a body that is wrong.
+  std::pair<specula::TextRequest, Answer> read(const std::string& body, bool chat) const try {
+    const auto json = specula::files::parse_json(body, "the body");
+    const specula::files::JsonFields in(json, "the body");
+    for (const char* unknown : {"tools", "response_format", "logit_bias", "logprobs", "echo"})
+      if (const auto* value = in.find(unknown); value && *value != false) in.fail(unknown, "not supported");
+    in.integer("n", 1, 1, 1);
+    specula::TextRequest request;
+    request.prompt = chat ? chat_of(in) : tokenizer_.encode(in.text("prompt"));
+    request.max_new_tokens = in.integer("max_tokens", 256, 1, 1 << 20);
+    request.stop = ends_;
+    request.params = {.temperature = in.number("temperature", 1.0f, 0.0f, 100.0f),
+                      .top_k = in.integer("top_k", 0),
+                      .top_p = in.number("top_p", 1.0f, 1e-6f, 1.0f),
+                      .min_p = in.number("min_p", 0.0f, 0.0f, 1.0f)};
+    if (in.find("seed")) request.seed = in.integer<std::int64_t>("seed", 0, 0, std::int64_t{1} << 53);
+    const specula::Penalties penalties{.presence = in.number("presence_penalty", 0.0f, -2.0f, 2.0f),
+                                       .frequency = in.number("frequency_penalty", 0.0f, -2.0f, 2.0f),
+                                       .from = static_cast<std::int32_t>(request.prompt.size())};
+    request.enter = [this, penalties](std::int32_t slot) { penalties_[slot] = penalties; };
+    const auto bytes_of = [this](specula::Token token) { return tokenizer_.bytes(token); };
+    const std::vector<std::string> stops = in.texts("stop");  // each token of a text is compared with all
+    if (stops.size() > 16) in.fail("stop", "expected at most 16 strings");
+    const bool streams = in.flag("stream");
+    const char* object = !chat ? "text_completion" : streams ? "chat.completion.chunk" : "chat.completion";
+    const Json::json_pointer choice("/choices/0"), part(streams ? "/delta" : "/message");
+    Json form = {{"object", object}, {"created", std::time(nullptr)}, {"model", name}};
+    form[choice] = {{"index", 0}, {"finish_reason", nullptr}};
+    if (chat) form[choice / part] = {{"content", ""}, {"role", "assistant"}};
+    const auto at = chat ? choice / part / "content" : choice / "text";
+    specula_tools::TextStream stream(bytes_of, stops);
+    Answer answer{streams, std::move(form), at, std::move(stream), ends_, request.prompt.size()};
+    return {std::move(request), std::move(answer)};
+  } catch (const std::runtime_error& error) {
+    throw std::invalid_argument(error.what());
   }
 
  private:
-  static std::string event(const Json& what) { return "data: " + dump(what) + "\n\n"; }
-  /// What there is to send, and why the text has ended; after a fifth of a second, if there is nothing.
-  static std::pair<std::string, std::string> next(AskedText& text) {
-    std::unique_lock lock(text.mutex);
-    text.changed.wait_for(lock, std::chrono::milliseconds(200),
-                          [&] { return !text.fresh.empty() || !text.reason.empty(); });
-    return {std::exchange(text.fresh, {}), text.reason};
+  std::vector<specula::Token> chat_of(const specula::files::JsonFields& in) const {
+    if (!template_) throw std::runtime_error(name + " has no chat template");
+    std::vector<specula_tools::ChatTurn> turns;
+    for (const auto& turn : in.objects("messages"))
+      turns.push_back({turn.text("role"), turn.text("content")});
+    return specula_tools::chat_tokens(specula_tools::ChatTemplate(*template_), vocabulary_, turns);
   }
 
-  std::shared_ptr<AskedText> text_of(const Json& body, bool chat) const {
-    for (const char* name : {"tools", "response_format", "logit_bias", "logprobs", "echo"})
-      if (body.contains(name) && !body[name].is_null() && body[name] != false)
-        wrong(std::string(name) + " is not supported");
-    number(body, "n", 1, 1, 1);
-    auto text = std::make_shared<AskedText>();
-    specula::TextRequest& request = text->request;
-    request.prompt = chat ? chat_of(body) : tokenizer_.encode(string_in(body, "prompt"));
-    request.max_new_tokens = number(body, "max_tokens", 256, 1, 1 << 20);
-    request.stop = ends_;
-    request.params = {.temperature = number(body, "temperature", 1.0f, 0, 100),
-                      .top_k = number(body, "top_k", 0, 0, 1 << 30),
-                      .top_p = number(body, "top_p", 1.0f, 1e-6, 1),
-                      .min_p = number(body, "min_p", 0.0f, 0, 1)};
-    if (body.contains("seed") && !body["seed"].is_null())
-      request.seed = number<std::uint64_t>(body, "seed", 0, 0, 0x1p53);
-    text->penalties = {.presence = number(body, "presence_penalty", 0.0f, -2, 2),
-                       .frequency = number(body, "frequency_penalty", 0.0f, -2, 2),
-                       .from = static_cast<std::int32_t>(request.prompt.size())};
-    text->stream.emplace([this](specula::Token token) { return tokenizer_.bytes(token); }, stops_of(body));
-    return text;
-  }
-
-  std::vector<specula::Token> chat_of(const Json& body) const try {
-    if (!template_)
-      wrong(name_ + " has no chat template" + (no_template_.empty() ? "" : ": " + no_template_));
-    static const Json none = Json::array();
-    const Json& turns = body.contains("messages") && body["messages"].is_array() ? body["messages"] : none;
-    const std::size_t first = !turns.empty() && string_in(turns[0], "role") == "system";
-    if ((turns.size() - first) % 2 == 0) wrong("messages must end with the user's");
-    specula_tools::Chat chat(*template_, vocabulary_, first ? string_in(turns[0], "content") : "");
-    for (std::size_t i = first;; ++i) {
-      const bool asks = (i - first) % 2 == 0;
-      const std::string& content = string_in(turns[i], "content");
-      if (string_in(turns[i], "role") != (asks ? "user" : "assistant"))
-        wrong("messages must be the user's and the assistant's in turn");
-      if (!asks) {
-        chat.answer(vocabulary_.encode(content, false), content);
-        continue;
-      }
-      const std::vector<specula::Token>& tokens = chat.ask(content);
-      if (tokens.size() >= capacity_)
-        wrong("the messages take " + std::to_string(tokens.size()) +
-              " tokens or more, and there is room for " + std::to_string(capacity_));
-      if (i + 1 == turns.size()) return tokens;
-    }
-  } catch (const Refused&) {
-    throw;
-  } catch (const std::runtime_error& error) {  // of the template
-    wrong(error.what());
-  }
-
-  Json json_of(AskedText& text, bool chat, bool streams, const std::string& fresh,
-               const std::string& reason) const {
-    Json choice = {{"index", 0}, {"finish_reason", reason.empty() ? Json() : Json(reason)}};
-    if (!chat)
-      choice["text"] = fresh;
-    else if (streams)
-      choice["delta"] = {{"content", fresh}};
-    else
-      choice["message"] = {{"role", "assistant"}, {"content", fresh}};
-    Json all = {{"object", !chat     ? "text_completion"
-                           : streams ? "chat.completion.chunk"
-                                     : "chat.completion"},
-                {"created", std::time(nullptr)},
-                {"model", name_},
-                {"choices", Json::array({choice})}};
-    const auto prompt = static_cast<std::int64_t>(text.request.prompt.size());
-    if (!reason.empty())
-      all["usage"] = {{"prompt_tokens", prompt},
-                      {"completion_tokens", text.tokens},
-                      {"total_tokens", prompt + text.tokens}};
-    return all;
-  }
-
-  std::string name_, no_template_;
-  std::size_t capacity_;
-  TextQueue& queue_;
+  PenaltiesBySlot& penalties_;
   specula_tools::Tokenizer tokenizer_;
-  specula_tools::ChatVocabulary vocabulary_;
-  std::vector<specula::Token> ends_;
-  std::optional<specula_tools::ChatTemplate> template_;
-  std::atomic<int> open_ = 0;
+  specula_tools::ChatVocabulary vocabulary_ = specula_tools::chat_vocabulary(tokenizer_);
+  std::vector<specula::Token> ends_ = tokenizer_.ends();
+  std::optional<specula_tools::ChatTemplateText> template_;
 };

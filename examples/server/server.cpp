@@ -1,196 +1,193 @@
 // SPDX-License-Identifier: MIT
-// A server of completions and chats in the common JSON form, over a BatchSpeculator. One thread writes all
-// texts (text_queue.hpp); each request waits in a thread of the HTTP library for the text of its own.
-//
-//   POST /v1/completions, /v1/chat/completions   GET /v1/models, /health, /metrics
-#include <atomic>
+// A server of completions and chats over HTTP: each request waits in a thread of the HTTP library, one thread
+// writes all texts, and the first one waits for the signal that ends the server.
 #include <chrono>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 #include <httplib.h>
-
-#include <CLI/CLI.hpp>
 
 #include <specula/batch.hpp>
 #include <specula/cpu/decoder.hpp>
 #include <specula/model/processed.hpp>
-#include <specula/model/processors.hpp>
 #include <specula/specula.hpp>
-
 #include "completions.hpp"
 #include "options.hpp"
-#include "text_queue.hpp"
 
 using namespace specula;
-using namespace specula_tools;
-
-/// In Prometheus' text form. Tokens over rounds are the tokens per pass of the target.
-std::string metrics(const TextQueue::Counts& counts) {
-  std::ostringstream out;
-  out << "specula_requests_total " << counts.requests << "\nspecula_tokens_total " << counts.tokens
-      << "\nspecula_rounds_total " << counts.rounds << "\nspecula_texts_running " << counts.running
-      << "\nspecula_texts " << counts.texts << '\n';  // those that wait, too
-  return out.str();
-}
 
 struct Options {
   std::string target, draft, host = "127.0.0.1";
   int port = 8080, texts = 8, queue = 64, capacity = 2048, threads = 1;
 };
 
-constexpr std::size_t kLargestBody = std::size_t{8} << 20;
-
-/// The models of all texts: slots of one target and of one draft, if there is any.
+/// The models, with a slot for each text, and in each slot the penalties of that text.
 struct Models {
-  static cpu::DecoderOptions sizes(const Options& options) {
+  using Model = cpu::Decoder<float>;
+  using Rows = Processed<SlotOf<Model>, std::reference_wrapper<const Penalties>>;
+
+  explicit Models(const Options& options) {
     cpu::DecoderOptions sizes;
     sizes.slots = options.texts, sizes.capacity = options.capacity, sizes.threads = options.threads;
-    return sizes;
+    target.emplace(options.target, sizes);
+    sizes.team = target->team();
+    if (!options.draft.empty()) draft.emplace(options.draft, sizes);
   }
-  explicit Models(const Options& options) : target(options.target, sizes(options)) {
-    cpu::DecoderOptions own = sizes(options);
-    own.team = target.team();
-    if (!options.draft.empty()) draft.emplace(options.draft, own);
+  Rows& rows_of(Model& model, std::int32_t slot) {
+    return rows.emplace_back(slots.emplace_back(model, slot), std::cref(penalties[slot]));
   }
-  cpu::Decoder<float> target;
-  std::optional<cpu::Decoder<float>> draft;
+  std::optional<Model> target, draft;
+  PenaltiesBySlot penalties;
+  std::deque<SlotOf<Model>> slots;
+  std::deque<Rows> rows;
 };
 
-/// Writes the texts of `queue` until that is stopped. Each round of a text copies what it has written before,
-/// or takes the draft; one budget of all texts says how many tokens.
-void write(TextQueue& queue, Models& models) {
-  using Slot = SlotOf<cpu::Decoder<float>>;
-  using Penalised = Processed<Slot, std::reference_wrapper<const Penalties>>;
-  const std::int32_t texts = models.target.slots(), vocab = models.target.vocab_size();
-  std::vector<Penalties> rules(static_cast<std::size_t>(texts));
-  std::deque<Slot> slots;
-  std::deque<Penalised> penalised;
-  const auto in = [&](cpu::Decoder<float>& model, std::int32_t slot) -> Penalised& {
-    const auto& rule = rules[static_cast<std::size_t>(slot)];
-    return penalised.emplace_back(slots.emplace_back(model, slot), std::cref(rule));
+/// What writes the texts of a queue until that is stopped. Each round of a text copies what it has written
+/// before, or takes the draft; one budget of all texts says how many tokens.
+std::function<void()> writer_of(TextQueue& queue, Models& models) {
+  const auto writer = [&]<class Make, class... All>(Make make, All&... all) -> std::function<void()> {
+    const auto batch = std::make_shared<BatchSpeculator<Make, All...>>(models.target->slots(), make, all...);
+    batch->share(BatchBudget());
+    return [&queue, batch] { queue.write(*batch); };
   };
-  const auto serve = [&](auto make, auto&... all) {
-    BatchSpeculator batch{texts, make, all...};
-    batch.share(BatchBudget());
-    queue.write(batch, rules);
-  };
+  const MaxGram copies{models.target->vocab_size()};
   const Chain<> chain{.length = 8};
-  const auto with_draft = [&](std::int32_t slot) {
-    return Speculator{TreeVerifier{in(models.target, slot), Sampling{}},
-                      Stack{ModelDrafter{in(*models.draft, slot)}, MaxGram{vocab}}, Either{chain}};
+  const auto target = [&models](std::int32_t slot) {
+    return TreeVerifier{models.rows_of(*models.target, slot), Sampling{}};
   };
-  const auto with_copies = [&](std::int32_t slot) {
-    return Speculator{TreeVerifier{in(models.target, slot), Sampling{}}, MaxGram{vocab}, chain};
+  const auto with_draft = [=, &models](std::int32_t slot) {
+    Stack drafters{ModelDrafter{models.rows_of(*models.draft, slot)}, copies};
+    return Speculator{target(slot), std::move(drafters), Either{chain}};
   };
-  models.draft ? serve(with_draft, *models.draft, models.target) : serve(with_copies, models.target);
+  const auto with_copies = [=](std::int32_t slot) { return Speculator{target(slot), copies, chain}; };
+  return models.draft ? writer(with_draft, *models.draft, *models.target)
+                      : writer(with_copies, *models.target);
 }
 
-/// The body, of any kind that curl sends. The library's own limit does not hold for all of them.
-std::string read(const httplib::Request& in, const httplib::ContentReader& reader) {
+/// The body, of any kind that curl sends: the library's own limit does not hold for all of them.
+std::string body_of(const httplib::Request& in, const httplib::ContentReader& reader) {
+  constexpr std::size_t kMost = std::size_t{8} << 20;
   std::string body;
-  if (in.is_multipart_form_data()) throw Refused(400, "the body is no JSON object");
-  const bool all = reader([&](const char* data, std::size_t size) {
-    body.append(data, size);
-    return body.size() <= kLargestBody;
-  });
-  if (!all)
-    throw Refused(413, "the body has more than " + std::to_string(kLargestBody) + " bytes, or was cut");
+  if (in.is_multipart_form_data()) throw std::invalid_argument("the body must be a JSON object");
+  if (!reader([&](const char* data, std::size_t size) { return body.append(data, size).size() <= kMost; }))
+    throw std::length_error("the body has more than " + std::to_string(kMost) + " bytes, or was cut");
   return body;
 }
 
-/// SIGINT and SIGTERM, blocked in this thread and in those that it will start.
-sigset_t blocked_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT), sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
+/// An answer that is being sent. The text ends with it.
+struct Sending {
+  QueuedText text;
+  Answer answer;
+  TextPart part = text.next();  // until the text has begun, the status is open
 
-/// A server that listens until its scope ends, and then until its answers are sent. A signal stops the queue,
-/// a second one ends the process.
-class Listening {
- public:
-  Listening(httplib::Server& server, TextQueue& queue, const Api& api, const sigset_t& signals)
-      : server_(server), api_(api) {
-    waits_ = std::thread([this, &queue, signals] {
-      for (int signal = 0, count = 0; sigwait(&signals, &signal) == 0 && !ends_;) {
-        if (++count > 1) std::_Exit(128 + signal);
-        queue.stop();
-      }
-    });
-    listens_ = std::thread([this] { server_.listen_after_bind(), over_ = true; });
+  /// False if the client has left, or the text has failed: then the client sees that its answer is cut off.
+  bool send(httplib::DataSink& sink) try {
+    const std::string more = answer.add(part);
+    if (!(more.empty() ? sink.is_writable() : sink.write(more.data(), more.size()))) return false;
+    if (answer.ended) sink.done();
+    if (!answer.ended) part = text.next(std::chrono::milliseconds(200));
+    return true;
+  } catch (...) {  // there is no handler around this
+    return false;
   }
-  ~Listening() {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (!over_ && (!server_.is_running() || api_.open() > 0) && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    server_.stop();
-    listens_.join();
-    ends_ = true;
-    pthread_kill(waits_.native_handle(), SIGTERM);
-    waits_.join();
-  }
-
- private:
-  httplib::Server& server_;
-  const Api& api_;
-  std::atomic<bool> over_ = false, ends_ = false;
-  std::thread waits_, listens_;
 };
 
+int status_of(const std::exception& error) {
+  if (dynamic_cast<const QueueFull*>(&error)) return 429;
+  if (dynamic_cast<const QueueStopped*>(&error)) return 503;
+  if (dynamic_cast<const std::length_error*>(&error)) return 413;
+  return dynamic_cast<const std::invalid_argument*>(&error) ? 400 : 500;
+}
+
+void add_routes(httplib::Server& server, TextQueue& queue, const Completions& completions) {
+  const auto send = [](httplib::Response& out, const Json& json) {
+    out.set_content(dump(json), "application/json");
+  };
+  server.set_exception_handler([send](const auto&, auto& out, const std::exception_ptr& why) {
+    try {
+      std::rethrow_exception(why);
+    } catch (const std::exception& error) {
+      out.status = status_of(error);
+      if (out.status == 429) out.set_header("Retry-After", "1");
+      send(out, {{"error", {{"message", error.what()}, {"code", out.status}}}});
+    }
+  });
+  for (const bool chat : {false, true}) {
+    const auto answer = [&, chat](const auto& in, auto& out, const httplib::ContentReader& reader) {
+      auto [request, form] = completions.read(body_of(in, reader), chat);
+      QueuedText text = queue.join(std::move(request));
+      const std::shared_ptr<Sending> sending(new Sending{std::move(text), std::move(form)});
+      if (sending->part.failure) std::rethrow_exception(sending->part.failure);
+      out.set_chunked_content_provider(
+          sending->answer.streams ? "text/event-stream" : "application/json",
+          [sending](std::size_t, httplib::DataSink& sink) { return sending->send(sink); });
+    };
+    server.Post(chat ? "/v1/chat/completions" : "/v1/completions", answer);
+  }
+  server.Get("/v1/models", [&, send](const auto&, auto& out) {
+    const Json model = {{"id", completions.name}, {"object", "model"}};
+    send(out, {{"object", "list"}, {"data", Json::array({model})}});
+  });
+  server.Get("/health", [send](const auto&, auto& out) { send(out, {{"status", "ok"}}); });
+  server.Get("/metrics", [&](const auto&, auto& out) {  // in Prometheus' form
+    const TextQueue::Counts& counts = queue.counts();
+    std::ostringstream lines;
+    lines << "specula_requests_total " << counts.joined << "\nspecula_tokens_total " << counts.tokens
+          << "\nspecula_rounds_total " << counts.rounds << "\nspecula_texts_running " << counts.running
+          << "\nspecula_texts " << counts.texts << '\n';
+    out.set_content(lines.str(), "text/plain");
+  });
+}
+
 int run(const Options& options) {
-  const sigset_t signals = blocked_signals();  // of the models' threads, too
-  const std::size_t most = static_cast<std::size_t>(options.texts) + static_cast<std::size_t>(options.queue);
+  sigset_t signals;  // blocked in all threads that begin from here on
+  sigemptyset(&signals), sigaddset(&signals, SIGINT), sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   Models models(options);
-  TextQueue queue(static_cast<std::int64_t>(most));
-  Api api(options.target, models.target.vocab_size(), options.capacity, queue);
+  const int most = options.texts + options.queue;
+  TextQueue queue(most);
+  const std::function<void()> writer = writer_of(queue, models);
+  const Completions completions(options.target, models.target->vocab_size(), models.penalties);
   httplib::Server server;
-  server.new_task_queue = [most] { return new httplib::ThreadPool(most + 8); };
+  add_routes(server, queue, completions);
+  server.new_task_queue = [most] { return new httplib::ThreadPool(static_cast<std::size_t>(most) + 8); };
   socket_t listener = -1;
   server.set_socket_options([&listener](socket_t socket) {  // by default a second server would share the port
     const int yes = 1;
     setsockopt(listener = socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  server.set_exception_handler([](const auto&, auto& out, std::exception_ptr why) { refuse(out, why); });
-  for (const bool chat : {false, true})
-    server.Post(chat ? "/v1/chat/completions" : "/v1/completions",
-                [&api, chat](const auto& in, auto& out, const httplib::ContentReader& reader) {
-                  api.answer(read(in, reader), out, chat);
-                });
-  server.Get("/v1/models", [&](const auto&, auto& out) {
-    send(out, {{"object", "list"}, {"data", {{{"id", api.name()}, {"object", "model"}}}}});
-  });
-  server.Get("/health", [](const auto&, auto& out) { send(out, {{"status", "ok"}}); });
-  server.Get("/metrics",
-             [&](const auto&, auto& out) { out.set_content(metrics(queue.counts()), "text/plain"); });
   const int port = options.port ? options.port : server.bind_to_any_port(options.host);
   if (port < 0 || (options.port && !server.bind_to_port(options.host, port)))
     throw std::runtime_error("cannot listen at " + options.host + ":" + std::to_string(options.port));
   listen(listener, SOMAXCONN);  // the library lets five clients wait to be connected
-  const Listening listening(server, queue, api, signals);
+  bool listened = false;
+  std::thread writes(writer), listens([&] {
+    listened = server.listen_after_bind();
+    if (!listened) kill(getpid(), SIGTERM);
+  });
   std::cout << "http://" << options.host << ':' << port << std::endl;
-  write(queue, models);
-  return 0;
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // a second one ends the process
+  queue.stop();
+  writes.join();
+  const auto sent = [&] { return server.is_running() && queue.counts().texts == 0; };
+  for (int tries = 0; tries < 500 && !sent(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  server.stop();
+  listens.join();
+  return listened ? 0 : 1;
 }
 
 int main(int argc, char** argv) {
-  return run_program("server", [&] {
+  return specula_tools::run_program("server", [&] {
     Options options;
     CLI::App app{"Completions and chats over HTTP.", "server"};
     app.option_defaults()->always_capture_default();
@@ -202,7 +199,7 @@ int main(int argc, char** argv) {
     app.add_option("--queue", options.queue, "That may wait; more get 429")->check(CLI::Range(0, 4096));
     app.add_option("--capacity", options.capacity, "Tokens of a text, prompt included");
     app.add_option("--threads", options.threads, "Of the models")->check(CLI::Range(1, 256));
-    const bool done = parse_command_line(app, std::vector<std::string>(argv + 1, argv + argc));
-    return done || only_parses() ? 0 : run(options);
+    const bool done = specula_tools::parse_command_line(app, std::vector<std::string>(argv + 1, argv + argc));
+    return done || specula_tools::only_parses() ? 0 : run(options);
   });
 }

@@ -83,6 +83,39 @@ TEST_CASE("errors name file, key, what was expected and what was found") {
   CHECK(message([&] { fields.object("absent"); }) == "f: key 'absent': missing, expected an object");
 }
 
+TEST_CASE("a text or a list of them") {
+  const Json json =
+      specula::files::parse_json(R"({"one": "a", "few": ["a", "b"], "no": [], "mixed": ["a", 1]})", "f");
+  const JsonFields fields(json, "f");
+  CHECK(fields.texts("one") == std::vector<std::string>{"a"});
+  CHECK(fields.texts("few") == std::vector<std::string>{"a", "b"});
+  CHECK(fields.texts("no").empty());
+  CHECK(fields.texts("absent").empty());
+  CHECK(message([&] { fields.texts("mixed"); }) ==
+        "f: key 'mixed': expected a string or an array of them, found 1");
+  const Json number = {{"n", 7}};
+  CHECK(message([&] { JsonFields(number, "f").texts("n"); }) == "f: key 'n': expected a string, found 7");
+}
+
+TEST_CASE("numbers of a range") {
+  const Json json = sample();
+  const JsonFields fields(json, "f");
+  CHECK(fields.integer("n", 1, -7, 7) == 7);
+  CHECK(fields.integer("absent", 99, 1, 7) == 99);
+  CHECK(fields.integer<std::int64_t>("big", 1, 0, 1LL << 53) == 2147483648);
+  CHECK(fields.number("half", 1.0f, 0.0f, 0.5f) == 0.5f);
+  CHECK(fields.number("n", 1.0, 7.0, 9.0) == 7);
+  CHECK(fields.number("none", 3.0, 0.0, 1.0) == 3);
+  CHECK(message([&] { fields.integer("n", 1, 8, 9); }) ==
+        "f: key 'n': expected an integer from 8 to 9, found 7");
+  CHECK(message([&] { fields.integer("half", 1, 0, 9); }) ==
+        "f: key 'half': expected an integer from 0 to 9, found 0.5");
+  CHECK(message([&] { fields.number("half", 1.0f, 0.75f, 2.0f); }) ==
+        "f: key 'half': expected a number from 0.75 to 2, found 0.5");
+  CHECK(message([&] { fields.number("word", 1.0f, 0.0f, 2.0f); }) ==
+        "f: key 'word': expected a number from 0 to 2, found \"so\"");
+}
+
 TEST_CASE("errors inside an object or an array name the way there") {
   const Json json = sample();
   const JsonFields fields(json, "f");

@@ -52,6 +52,30 @@ TEST_CASE("turns are put by the template, whose control tokens are tokens") {
         "{S}system\nBe brief.{E}\n{S}user\nHi{E}\n{S}assistant\nHello.{E}\n{S}user\nBye{E}\n{S}assistant\n");
 }
 
+TEST_CASE("a conversation of which only texts are known is what it is turn by turn") {
+  const auto tokens = [](const std::vector<ChatTurn>& turns) {
+    return chat_tokens(chatml(), kToyChat, turns);
+  };
+  const ChatTurn system{"system", "Be brief."}, hi{"user", "Hi"}, hello{"assistant", " Hello<|im_end|>."},
+      bye{"user", "Bye"};
+  Chat chat = chat_of("Be brief.");
+  chat.ask("Hi");
+  chat.answer(bytes(" Hello<|im_end|>."), " Hello<|im_end|>.");
+  CHECK(spelled(tokens({system, hi, hello, bye})) == spelled(chat.ask("Bye")));
+  CHECK(tokens({system, hi}) == chat_of("Be brief.").ask("Hi"));
+  CHECK(tokens({hi}) == chat_of().ask("Hi"));
+  for (const auto& turns : std::vector<std::vector<ChatTurn>>{{},
+                                                              {system},
+                                                              {hello},
+                                                              {hi, hi},
+                                                              {hi, hello},
+                                                              {hi, system, bye},
+                                                              {system, system, hi},
+                                                              {hi, bye, hello},
+                                                              {{"tool", "1"}}})
+    CHECK_THROWS_AS(tokens(turns), std::runtime_error);
+}
+
 TEST_CASE("no message can write a control token") {
   const auto asked = [](const std::string& text) {
     const std::string out = spelled(chat_of(text).ask(text)), around = "{S}system\n";

@@ -161,14 +161,14 @@ class Tests(unittest.TestCase):
 
     def test_wrong_bodies_are_told_what_is_wrong(self):
         right = {"prompt": "a", "max_tokens": 2}
-        for body, says in (("", "no JSON object"), ("{", "no JSON object"), ("[1]", "no JSON object"), (b"\xff\x00", "no JSON object"),
-                           ({}, "prompt must be a string"), ({"prompt": 3}, "prompt must be a string"),
-                           ({**right, "max_tokens": 0}, "max_tokens must be a whole number from 1"),
+        for body, says in (("", "the body: offset 0"), ("{", "the body: offset"), ("[1]", "the body: expected a JSON object"), (b"\xff\x00", "the body: offset 0"),
+                           ({}, "'prompt': missing, expected a string"), ({"prompt": 3}, "'prompt': expected a string, found 3"),
+                           ({**right, "max_tokens": 0}, "'max_tokens': expected an integer from 1 to 1048576, found 0"),
                            ({**right, "max_tokens": 1.5}, "max_tokens"), ({**right, "max_tokens": "3"}, "max_tokens"),
-                           ({**right, "temperature": -1}, "temperature must be a number from 0"), ({**right, "top_p": 0}, "top_p"),
-                           ({**right, "seed": -1}, "seed"), ({**right, "n": 2}, "n must be"), ({**right, "stop": [1]}, "stop must be a string"),
-                           ({**right, "stop": ["x"] * 17}, "at most 16"), ('{"prompt": "a", "stop": [%s]}' % ("[" * 100000 + "]" * 100000), "stop must be"),
-                           ({**right, "presence_penalty": 3}, "presence_penalty"), ({**right, "tools": []}, "tools is not supported"),
+                           ({**right, "temperature": -1}, "'temperature': expected a number from 0 to 100, found -1"), ({**right, "top_p": 0}, "top_p"),
+                           ({**right, "seed": -1}, "seed"), ({**right, "n": 2}, "'n': expected"), ({**right, "stop": [1]}, "'stop': expected a string or an array of them, found 1"),
+                           ({**right, "stop": ["x"] * 17}, "at most 16"), ('{"prompt": "a", "stop": [%s]}' % ("[" * 100000 + "]" * 100000), "nested deeper than"),
+                           ({**right, "presence_penalty": 3}, "presence_penalty"), ({**right, "tools": []}, "'tools': not supported"),
                            ({**right, "prompt": "word " * 5000}, "")):
             with self.subTest(body=str(body)[:60]):
                 status, _, answer = self.server.call("/v1/completions", body)

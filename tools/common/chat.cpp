@@ -78,11 +78,29 @@ void Chat::answer(Tokens tokens, const std::string& text) {
   std::string bytes;
   for (const Token token : tokens) bytes += vocabulary_->bytes(token);
   keeps_ = bytes == text && !has_control(tokens);
-  const std::string guarded = guard(text);
-  rendered_ += guarded;
+  tell({"assistant", text});
+  rendered_ += guard(text);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+}
+
+void Chat::tell(const ChatTurn& turn) {
+  std::string guarded = guard(turn.content);
   // The space that the first token of an answer may begin with is the template's to write.
-  turns_.push_back({"assistant", guarded.substr(std::min(guarded.find_first_not_of(' '), guarded.size()))});
+  if (turn.role == "assistant") guarded.erase(0, guarded.find_first_not_of(' '));
+  turns_.push_back({turn.role, std::move(guarded)});
+}
+
+std::vector<Token> chat_tokens(const ChatTemplate& how, const ChatVocabulary& vocabulary,
+                               std::span<const ChatTurn> turns) {
+  const bool system = !turns.empty() && turns.front().role == "system";
+  Chat chat(how, vocabulary, system ? turns.front().content : "");
+  if (system) turns = turns.subspan(1);
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    if (turns[i].role != (i % 2 == 0 ? "user" : "assistant"))
+      throw std::runtime_error("messages must be the user's and the assistant's in turn, the user's first");
+  if (turns.size() % 2 == 0) throw std::runtime_error("the last message must be the user's");
+  for (const ChatTurn& turn : turns.first(turns.size() - 1)) chat.tell(turn);
+  return chat.ask(turns.back().content);
 }
 
 /// A message as it is rendered.

@@ -4,6 +4,7 @@
 
 #include <ctime>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -55,6 +56,9 @@ class Chat {
   /// shown as.
   void answer(specula::Tokens tokens, const std::string& text);
 
+  /// Adds an earlier turn of which nothing but the text is known. Throws for messages as ask().
+  void tell(const ChatTurn& turn);
+
  private:
   std::string guard(std::string_view text) const;
   std::vector<specula::Token> encode(std::string_view rendered) const;
@@ -71,5 +75,11 @@ class Chat {
   std::vector<specula::Token> tokens_;  // of it
   bool keeps_ = false;  // the text that is to go on is `rendered_`, and `tokens_` are its tokens
 };
+
+/// The tokens of a conversation up to where the model answers, rendered once. `turns`: one of `system` if
+/// there is any, then those of `user` and `assistant` in turn; the last one is the user's. Throws
+/// std::runtime_error for others, and as Chat::ask().
+std::vector<specula::Token> chat_tokens(const ChatTemplate& how, const ChatVocabulary& vocabulary,
+                                        std::span<const ChatTurn> turns);
 
 }  // namespace specula_tools

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/base/fields.hpp"
 #include "specula/files/json.hpp"
 
 namespace specula::files {
@@ -56,23 +57,29 @@ class JsonFields {
   std::int32_t integer(std::string_view key) const {
     const Json* value = find(key);
     if (!value) fail(key, "missing, expected an integer");
-    return whole(key, *value, "expected an integer");
+    return int32(key, *value, "expected an integer");
   }
   /// The same, or `absent`.
   std::int32_t integer(std::string_view key, std::int32_t absent) const {
     return find(key) ? integer(key) : absent;
   }
-  /// A list of such numbers; empty if it is absent.
+  /// A whole number of [least, most], or `absent`.
+  template <class Integer>
+  Integer integer(std::string_view key, Integer absent, Integer least, Integer most) const {
+    const Json* value = find(key);
+    return value ? static_cast<Integer>(whole(key, *value, "expected an integer", least, most)) : absent;
+  }
+  /// A list of numbers of 0 to 2147483647; empty if it is absent.
   std::vector<std::int32_t> integers(std::string_view key) const {
     std::vector<std::int32_t> numbers;
-    for (const Json& item : array(key, "integers")) numbers.push_back(whole(key, item, "expected integers"));
+    for (const Json& item : array(key, "integers")) numbers.push_back(int32(key, item, "expected integers"));
     return numbers;
   }
   /// One such number or a list of them; empty if it is absent.
   std::vector<std::int32_t> one_or_more(std::string_view key) const {
     const Json* value = find(key);
     if (!value || value->is_array()) return integers(key);
-    return {whole(key, *value, "expected an integer or an array of them,")};
+    return {int32(key, *value, "expected an integer or an array of them,")};
   }
   /// A number. Throws if it is absent.
   double number(std::string_view key) const {
@@ -83,6 +90,18 @@ class JsonFields {
   }
   /// The same, or `absent`.
   double number(std::string_view key, double absent) const { return find(key) ? number(key) : absent; }
+  /// A number of [least, most], or `absent`.
+  template <class Float>
+  Float number(std::string_view key, Float absent, Float least, Float most) const {
+    const Json* value = find(key);
+    if (!value) return absent;
+    if (!value->is_number() || value->get<double>() < least || value->get<double>() > most)
+      fail(
+          key,
+          "expected a number from " + specula::detail::number(least) + " to " + specula::detail::number(most),
+          *value);
+    return static_cast<Float>(value->get<double>());
+  }
   /// True or false, or `absent`.
   bool flag(std::string_view key, bool absent = false) const {
     const Json* value = find(key);
@@ -99,6 +118,14 @@ class JsonFields {
   /// The same, or `absent`.
   std::string text(std::string_view key, std::string_view absent) const {
     return find(key) ? text(key) : std::string(absent);
+  }
+  /// A text or a list of them; empty if it is absent.
+  std::vector<std::string> texts(std::string_view key) const {
+    const Json* value = find(key);
+    if (!value || !value->is_array()) return value ? std::vector{text(key)} : std::vector<std::string>();
+    for (const Json& item : *value)
+      if (!item.is_string()) fail(key, "expected a string or an array of them", item);
+    return value->get<std::vector<std::string>>();
   }
   /// The object below this key. Throws if it is absent.
   JsonFields object(std::string_view key) const {
@@ -123,11 +150,17 @@ class JsonFields {
   }
 
  private:
-  std::int32_t whole(std::string_view key, const Json& value, const char* expected) const {
+  std::int64_t whole(std::string_view key, const Json& value, const char* expected, std::int64_t least,
+                     std::int64_t most) const {
     const auto number = detail::integer(value);
-    if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max())
-      fail(key, std::string(expected) + " from 0 to 2147483647", value);
-    return static_cast<std::int32_t>(*number);
+    if (!number || *number < least || *number > most)
+      fail(key, std::string(expected) + " from " + std::to_string(least) + " to " + std::to_string(most),
+           value);
+    return *number;
+  }
+  std::int32_t int32(std::string_view key, const Json& value, const char* expected) const {
+    constexpr auto kMost = std::numeric_limits<std::int32_t>::max();
+    return static_cast<std::int32_t>(whole(key, value, expected, 0, kMost));
   }
 
   const Json* json_;
