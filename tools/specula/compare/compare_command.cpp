@@ -60,7 +60,7 @@ void append_new(std::vector<std::string>& names, const std::vector<std::string>&
 std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
   std::vector<specula::PipelineFactory> factories;
   const auto add = [&](const std::vector<std::string>& names) {
-    for (const auto& name : names) factories.push_back(prepare(name));
+    for (const auto& name : names) factories.push_back(prepare_named(name));
   };
   add(work.pipelines);
   for (const Search& search : work.searches) add(search.candidates);

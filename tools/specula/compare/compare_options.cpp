@@ -132,10 +132,10 @@ CompareWork work_of(const CompareOptions& options) {
     for (std::size_t n = 0, count = work.pipelines.size(); n < count; ++n)
       work.pipelines.push_back(std::string(kOnDevice) + work.pipelines[n]);
   std::vector<std::vector<std::string>> drafters;
-  for (const auto& name : work.pipelines) drafters.push_back(prepare(name).drafters);
+  for (const auto& name : work.pipelines) drafters.push_back(prepare_named(name).drafters);
   for (const auto& text : options.searches) {
     work.searches.push_back(parse_search(text));
-    for (const auto& name : work.searches.back().candidates) drafters.push_back(prepare(name).drafters);
+    for (const auto& name : work.searches.back().candidates) drafters.push_back(prepare_named(name).drafters);
   }
   for (const auto& text : options.cost_sets) work.costs.push_back(parse_costs(text));
   check_costs(work.costs, drafters);

@@ -26,7 +26,7 @@ std::vector<std::vector<Outcome>> Runner::run_at(std::span<const double> delays,
   for (std::size_t d = 0; d < std::max<std::size_t>(1, delays.size()); ++d)
     for (const auto& name : names) {
       pipelines.push_back(engine_.build(name, options_.sampling));
-      contenders.push_back({name, pipelines.back().get(), prepare(name).lossy});
+      contenders.push_back({name, pipelines.back().get(), prepare_named(name).lossy});
       if (!delays.empty()) contenders.back().before = [this, delay = delays[d]] { engine_.set_delay(delay); };
     }
   auto all =
@@ -66,7 +66,7 @@ std::vector<std::vector<BatchRuns>> Runner::run_batches(const std::vector<std::s
 std::vector<std::string> with_plain(const Engine& engine, std::vector<std::string> names,
                                     const CostCoefficients& known) {
   for (std::size_t n = 0, count = names.size(); n < count; ++n)
-    for (const auto& draft : prepare(names[n]).drafts) {
+    for (const auto& draft : prepare_named(names[n]).drafts) {
       std::string own = "autoregressive@" + draft;
       if (!known.contains(draft) && engine.decodes_alone(draft) &&
           std::find(names.begin(), names.end(), own) == names.end())

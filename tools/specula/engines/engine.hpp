@@ -45,7 +45,7 @@ inline specula::PipelineFactory room_of(std::int32_t nodes) {
 inline constexpr std::string_view kOnDevice = "device:";
 inline bool is_on_device(std::string_view pipeline) { return pipeline.starts_with(kOnDevice); }
 /// prepare_pipeline() of the name without that.
-inline specula::PipelineFactory prepare(std::string_view pipeline) {
+inline specula::PipelineFactory prepare_named(std::string_view pipeline) {
   if (is_on_device(pipeline)) pipeline.remove_prefix(kOnDevice.size());
   return specula::prepare_pipeline(pipeline);
 }
@@ -94,7 +94,7 @@ class Engine {
   /// The pipeline over models(), or of its rounds on the device. Throws UsageError where there are none.
   std::unique_ptr<specula::Pipeline> build(const std::string& pipeline,
                                            const specula::SamplingParams& params) {
-    if (!is_on_device(pipeline)) return prepare(pipeline).build(models(), params);
+    if (!is_on_device(pipeline)) return prepare_named(pipeline).build(models(), params);
     if (rules_)
       throw UsageError("--rounds device: penalties, biases and grammars are for rounds on the host");
     return rounds(pipeline.substr(kOnDevice.size()), params);

@@ -282,7 +282,7 @@ int run(const CLI::App& app, RunOptions& options) {
   const auto engine = make_engine(app, options.models);
   if (options.pipeline.empty()) options.pipeline = engine->default_pipeline();
   if (options.models.rounds == "device") options.pipeline.insert(0, kOnDevice);
-  std::vector<specula::PipelineFactory> factories{prepare(options.pipeline)};
+  std::vector<specula::PipelineFactory> factories{prepare_named(options.pipeline)};
   if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
   engine->check(factories);
   if (only_parses()) {
