@@ -98,7 +98,10 @@ class Api {
         ends_(tokenizer_.ends()) {
     std::erase_if(ends_, [&](specula::Token token) { return token >= vocab; });
     try {
-      if (auto found = specula_tools::template_of(target, tokenizer_)) template_.emplace(std::move(*found));
+      if (auto found = specula_tools::template_of(target, tokenizer_, kWithoutTemplate))
+        template_.emplace(std::move(*found));
+      else
+        no_template_ = name_ + " has no chat template; " + kWithoutTemplate;
     } catch (const std::runtime_error& error) {
       no_template_ = error.what();
     }
@@ -141,6 +144,8 @@ class Api {
   }
 
  private:
+  static constexpr char kWithoutTemplate[] = "ask /v1/completions";
+
   static std::string event(const Json& what) { return "data: " + dump(what) + "\n\n"; }
   /// What there is to send, and why the text has ended; after a fifth of a second, if there is nothing.
   static std::pair<std::string, std::string> next(AskedText& text) {
@@ -174,8 +179,7 @@ class Api {
   }
 
   std::vector<specula::Token> chat_of(const Json& body) const try {
-    if (!template_)
-      wrong(name_ + " has no chat template" + (no_template_.empty() ? "" : ": " + no_template_));
+    if (!template_) wrong(no_template_);
     static const Json none = Json::array();
     const Json& turns = body.contains("messages") && body["messages"].is_array() ? body["messages"] : none;
     const std::size_t first = !turns.empty() && string_in(turns[0], "role") == "system";
