@@ -68,7 +68,7 @@ class Completions {
       : name((target / "").parent_path().filename().string()),  // with or without a slash
         penalties_(penalties),
         tokenizer_(target),
-        template_(specula_tools::template_of(target, tokenizer_)) {
+        template_(specula_tools::template_of(target, tokenizer_, kWithoutTemplate)) {
     std::erase_if(ends_, [vocab](specula::Token token) { return token >= vocab; });
   }
   const std::string name;
@@ -111,8 +111,10 @@ class Completions {
   }
 
  private:
+  static constexpr char kWithoutTemplate[] = "ask /v1/completions";
+
   std::vector<specula::Token> chat_of(const specula::files::JsonFields& in) const {
-    if (!template_) throw std::runtime_error(name + " has no chat template");
+    if (!template_) throw std::runtime_error(name + " has no chat template; " + kWithoutTemplate);
     std::vector<specula_tools::ChatTurn> turns;
     for (const auto& turn : in.objects("messages"))
       turns.push_back({turn.text("role"), turn.text("content")});

@@ -67,6 +67,7 @@ TEST_CASE("block verification refuses a proposal that is not a chain") {
   PhiloxRandom rng(1);
   CHECK_THROWS_WITH_AS(run_rule(Block{}, tree, std::vector<float>(12), rng),
                        "Block: the proposal is no chain; Traversal takes trees", std::invalid_argument);
+  CHECK_NOTHROW(run_rule(Traversal{}, tree, std::vector<float>(12), rng));
 }
 
 TEST_CASE("a uniform draw of 0 accepts neither a token of target probability 0 nor the tokens after it") {

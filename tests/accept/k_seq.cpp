@@ -142,6 +142,10 @@ TEST_CASE("k-SEQ refuses siblings drawn in other ways; one path has none") {
   const std::vector<float> rows(9);
   CHECK_THROWS_WITH_AS(run_rule(KSeq{}, distinct, rows, rng), message, std::invalid_argument);
   CHECK_THROWS_WITH_AS(run_rule(KSeq{}, mixed, rows, rng), message, std::invalid_argument);
+  for (const ProposalBuilder* tree : {&distinct, &mixed}) {
+    CHECK_NOTHROW(run_rule(Rejection{}, *tree, rows, rng));
+    CHECK_NOTHROW(run_rule(Traversal{}, *tree, rows, rng));
+  }
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     PhiloxRandom ours(seed), theirs(seed);
     const VerifyResult a = run_rule(KSeq{}, chain, rows, ours),

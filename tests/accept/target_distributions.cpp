@@ -205,7 +205,8 @@ TEST_CASE("every rule refuses proposals for which it is not exact") {
   PhiloxRandom rng(1);
   VerifyResult out;
   VerifyWorkspace workspace(4, 4), narrow(4, 1);
-  ProposalBuilder fresh(4, 4, 4), two(4, 4, 4), noisy(4, 4, 4);
+  ProposalBuilder fresh(4, 4, 4), begun(4, 4, 4), two(4, 4, 4), noisy(4, 4, 4);
+  begun.reset(0, 0);
   two.reset(0, 0);
   two.choose(0, 1, 1);
   noisy.reset(0, 0);
@@ -232,6 +233,7 @@ TEST_CASE("every rule refuses proposals for which it is not exact") {
     using Error = std::invalid_argument;
     CHECK_THROWS_WITH_AS(run_rule(fresh, 4, workspace),
                          "the proposal has no root: call ProposalBuilder::reset() first", Error);
+    run_rule(begun, 1, workspace);
     CHECK_THROWS_WITH_AS(run_rule(two, 1, workspace),
                          "the target gave 1 rows of 4 logits for a proposal of 2 nodes over 4 tokens", Error);
     CHECK_THROWS_WITH_AS(run_rule(two, 2, narrow),

@@ -574,6 +574,8 @@ TEST_CASE("what is wrong with one sequence is its own status and message") {
        "0.001: "
        "give them as they were drawn from, renormalised as floats",
        Traversal{}, as_probs());
+  for (std::size_t x = 0; x < 4; ++x) probs[2 * 4 + x] /= 1.01f;
+  CHECK(verify(Traversal{}, as_probs()) == 0);
   probs[2 * 4] = kNan;
   CHECK(verify(Traversal{}, as_probs()) == 1);
   CHECK(status[1] == Status::not_a_number);

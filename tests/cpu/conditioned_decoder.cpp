@@ -351,6 +351,7 @@ UNTHREADED_TEST_CASE("a head finds the layers that it reads among those that a t
       "Decoder::set_target_state: the target does not show the hidden state after layer 2: make it "
       "with this model's config().feature_layers in its options",
       std::invalid_argument);
+  CHECK_NOTHROW(row({1, 2}, {1, 2}));
   CHECK_THROWS_WITH_AS(row({1, 4}, {}),
                        doctest::Contains("'feature_layers': expected numbers below the "
                                          "target's num_hidden_layers 4"),

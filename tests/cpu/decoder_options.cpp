@@ -30,6 +30,7 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
   CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::reference}),
                        "DecoderOptions::isa is reference, which only rows have; use a Decoder<double>",
                        std::invalid_argument);
+  CHECK_NOTHROW(checked<double>({}));
   if (best_isa() != Isa::avx512) {
     CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::avx512}), doctest::Contains("DecoderOptions::isa"),
                          std::invalid_argument);

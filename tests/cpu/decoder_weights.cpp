@@ -161,7 +161,10 @@ TEST_CASE("matrices of 8 bits stay in blocks; in double, and if asked for, they 
   };
   const std::string name = "model.layers.1.mlp.down_proj.weight";
   CHECK(error_of(without(name + ".exponents")) ==
-        "tensor '" + name + "': I8 without '" + name + ".exponents' in its file");
+        "tensor '" + name + "': I8 without '" + name +
+            ".exponents' in its file, so quantized by other programs: take the model as it was before, or "
+            "run its "
+            "GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)");
   CHECK(error_of(without(name)) == "tensor '" + name + "' is missing");
   auto changed = all;
   find(changed, name + ".exponents").shape = {3, 2};
@@ -273,9 +276,11 @@ TEST_CASE("errors name the fault of a directory") {
 
   all = tensors("F32");
   find(all, "lm_head.weight").dtype = "I32";
-  CHECK(error_with(all) ==
-        "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16, BF16 or "
-        "I8");
+  CHECK(
+      error_with(all) ==
+      "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16, BF16 or "
+      "I8; if the weights are quantized, take the model as it was before, or run its GGUF file in llama.cpp "
+      "(specula run --engine llama.cpp; docs/models.md)");
 
   all = tensors("F32");
   all.erase(all.begin() + 1);
@@ -291,6 +296,12 @@ TEST_CASE("errors name the fault of a directory") {
           std::string("/model.safetensors: tensor '") + unread +
               "': is no part of a model of 2 layers of this architecture; run its GGUF file in "
               "llama.cpp (specula run --engine llama.cpp; docs/models.md)");
+  }
+  for (const std::string head : {"fc.weight", "d2t", "midlayer.self_attn.q_proj.weight"}) {  // EAGLE's
+    all = tensors("F32");
+    all.push_back({head, "F32", {6}, std::vector<float>(6)});
+    CHECK(error_with(all).starts_with("/model.safetensors: tensor '" + head +
+                                      "': is of a draft head that other programs trained"));
   }
   all = tensors("F32");  // old checkpoints have these
   all.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, {1}});

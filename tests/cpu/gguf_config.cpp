@@ -121,6 +121,10 @@ TEST_CASE("architectures, and biases") {
   CHECK(error_of(nothing, "gemma3") ==
         "file: key 'general.architecture': 'gemma3' is not read here, expected 'llama', 'qwen2' or 'qwen3'" +
             kWayOut);
+  for (const std::string head : {"eagle3", "dflash"})
+    CHECK(error_of(nothing, head)
+              .starts_with("file: key 'general.architecture': '" + head +
+                           "' is a draft head that other programs trained"));
   const std::string empty = GgufContainer().bytes();
   const GgufFiles files(Gguf(std::as_bytes(std::span<const char>(empty)), "file"));
   CHECK_THROWS_WITH_AS(gguf_config(files), "file: key 'general.architecture': missing, expected a string",

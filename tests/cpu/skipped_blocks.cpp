@@ -247,6 +247,12 @@ UNTHREADED_TEST_CASE(
                        std::invalid_argument);
   model.commit({&first, 1});
   CHECK(model.size() == 1);
+  model.extend({&token, 1}, {&root, 1});
+  model.truncate(1);
+  model.extend_skipping({&token, 1}, {&root, 1}, one);
+  model.truncate(1);
+  model.extend({&token, 1}, {&root, 1});
+  CHECK(model.node_count() == 1);
 }
 
 UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block, and around each MLP block") {

@@ -146,6 +146,9 @@ TEST_CASE("errors name the cause, and change nothing") {
   CHECK_THROWS_WITH_AS(drafter.sync(Text{0, 1}, {}),
                        "Bigram::sync: a context of 2 tokens after one of 3; truncate first",
                        std::invalid_argument);
+  drafter.truncate(2);
+  drafter.sync(Text{0, 1}, {});
+  drafter.sync(Text{0, 1, 2}, {});
   CHECK_THROWS_WITH_AS(drafter.sync(Text{0, 1, 2, 0, 3}, {}),
                        "Bigram::sync: token 4 is 3, the vocabulary has 3 tokens", std::invalid_argument);
   CHECK_THROWS_WITH_AS(drafter.sync(Text{0, 1, 2, 0}, Text{0, -1}),

@@ -288,6 +288,10 @@ TEST_CASE_TEMPLATE("contexts that do not fit are errors that change nothing", Ki
   CHECK(target.view_calls == view_calls);
   drafter.sync(List{1, 2, 3, 1, 0}, {});
   CHECK(draft.model.cache() == List{1, 2, 3, 1, 0});
+  drafter.truncate(2);
+  target.truncate(2);
+  drafter.sync(List{1, 2}, {});
+  CHECK(draft.model.cache() == List{1, 2});
 }
 
 TEST_CASE_TEMPLATE("drafting with a stale view of the target is an error", Kind, GlideKind, HeadKind) {

@@ -240,6 +240,11 @@ TEST_CASE("bad calls are refused, and an interrupted call is repaired") {
   CHECK_THROWS_WITH_AS(drafter.sync(List{0}, {}),
                        "LayerSkip::sync: a context of 1 tokens after one of 3; truncate first",
                        std::invalid_argument);
+  drafter.truncate(1);
+  target.truncate(1);
+  drafter.sync(List{0}, {});
+  target.append(List{1, 2});  // brought there first
+  drafter.sync(context, {});
   const List two{3, 4};
   const std::vector<NodeId> second_bad{kRoot, 1}, chain{kRoot, 0};
   CHECK_THROWS_WITH_AS(drafter.extend(two, second_bad), "LayerSkip::extend: parent 1 of 1 nodes",

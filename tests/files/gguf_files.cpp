@@ -76,7 +76,11 @@ TEST_CASE("what is wrong with a part is named") {
   std::filesystem::copy_file(parts.path(1), renamed);
   CHECK(parts.error(renamed) ==
         "m.gguf: key 'split.count': is the first of 3 parts, whose name must end with "
-        "'-00001-of-00003.gguf': rename it, or merge the parts with llama-gguf-split --merge");
+        "'-00001-of-00003.gguf': rename it, and the others likewise");
+  for (const int part : {1, 2, 3})
+    std::filesystem::copy_file(parts.path(part),
+                               parts.folder.path / ("n-0000" + std::to_string(part) + "-of-00003.gguf"));
+  CHECK(parts.error(parts.folder.path / "n-00001-of-00003.gguf") == "no error");
   for (const std::int32_t total : {1, 3}) {
     specula_test::write_file(parts.path(1), part_of(0, 3, "", total));
     CHECK(parts.error(parts.path(1)) == "m-00001-of-00003.gguf: key 'split.tensors.count': " +

@@ -22,6 +22,7 @@ expect 2 'weights is for --engine cpu or --beside, and this run is with llama.cp
 expect 2 'cut-vocabulary is for --engine cpu or cuda' inside run -m x --cut-vocabulary --prompt x
 expect 2 'rpc-delays requires --rpc' inside compare -m x --rpc-delays 5 --pipelines chain:4@max-gram
 expect 2 "endpoint 'host', must be HOST:PORT" inside run -m x --rpc host --pipeline chain:4@max-gram --prompt x
+expect 2 "endpoint 'host', must be HOST:PORT" inside compare -m x --rpc host --rpc-delays 5 --pipelines chain:4@max-gram
 expect 1 'RPC server 127.0.0.1:1: cannot be connected to' inside run -m x --rpc 127.0.0.1:1 --pipeline chain:4@max-gram --prompt x
 expect 1 'no/such.gguf: libllama cannot load this' inside run -m no/such.gguf --prompt x
 
@@ -102,6 +103,8 @@ if ! "${schema[@]}" 2>&1 | grep -q 'built without'; then
     "${schema[@]}" --pipeline $pipeline >"$scratch/instance" 2>/dev/null
     expect 0 '^fits$' python3 "$scratch/fits.py" "$scratch/instance" "$question"
   done
+  expect 2 '^specula run: --json-schema is for --engine llama.cpp' "$specula" run --engine cpu -m "$scratch/target.gguf" --prompt x \
+    --json-schema "$scratch/schema.json"
   expect 2 'wrong.json: JSON schema conversion failed' "${run[@]}" --json-schema "$scratch/wrong.json" --prompt x
   expect 2 'letters.gbnf: .*parse error' "${run[@]}" --json-schema "$scratch/letters.gbnf" --prompt x
 else

@@ -138,6 +138,20 @@ TEST_CASE("passes over 2 to 9 tokens: the bits of plain decoding, or an error th
     }
 }
 
+TEST_CASE("heads that are no whole blocks of the cache are refused; without the option they run") {
+  quiet();
+  const auto odd = random_model({.width = 160, .layers = 1, .heads = 2, .vocab = kVocab});
+  CHECK_THROWS_WITH_AS(
+      Model(odd, options(64)),
+      "llama_cpp::Model: same_bits: a head has 80 numbers per key, must be a multiple of 32: leave it out; "
+      "in cpu::Decoder (specula run --engine cpu) rows have the same bits in every pass without it",
+      std::invalid_argument);
+  Model model(odd, {.capacity = 64});
+  const Token token = 1;
+  const NodeId none = kNoParent;
+  CHECK(model.extend({&token, 1}, {&none, 1}).rows == 1);
+}
+
 TEST_CASE("random trees: every row has the bits of plain decoding, after any commits and truncations") {
   quiet();
   Random random(3);

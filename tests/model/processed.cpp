@@ -440,9 +440,14 @@ TEST_CASE("a wrapper whose model was changed by another caller is an error until
   auto other = model;
   model.commit(first);
   refuses(other, "3 tokens, this wrapper knows 2");
+  auto anew = other;
   auto moved = std::move(model);
   refuses(model, "3 tokens, this wrapper knows 0");  // NOLINT(bugprone-use-after-move): the test
   moved.extend(List{3}, root);
+  anew.truncate(0);
+  anew.append(List{1});
+  anew.extend(List{2}, root);
+  CHECK(inner.size() == 1);
 }
 
 TEST_CASE("a wrong number of rows, or overlapping rows, are errors") {

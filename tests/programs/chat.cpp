@@ -104,7 +104,8 @@ TEST_CASE("no message can write a control token") {
   }
   SUBCASE("nor another form that the tokenizer takes for one") {
     Chat chat = chat_of();
-    CHECK_THROWS_AS(chat.ask("aZb"), std::runtime_error);
+    CHECK_THROWS_WITH_AS(chat.ask("aZb"), doctest::Contains("'; write it otherwise, or give --raw"),
+                         std::runtime_error);
     CHECK(spelled(chat.ask("ab")) == "{S}user\nab{E}\n{S}assistant\n");  // as if it had not been asked
   }
 }

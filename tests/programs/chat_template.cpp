@@ -96,6 +96,19 @@ TEST_CASE("what is no template is refused by file and key") {
       folder.failure() ==
       "/tokenizer_config.json: key 'chat_template': none of the templates is the default one, they are rag, "
       "tool_use; give --raw, or write the one to use into chat_template.jinja");
+  GgufContainer out;
+  out.set("tokenizer.chat_templates", std::vector<std::string>{"rag"});
+  out.set("tokenizer.chat_template.rag", "x");
+  const fs::path file = folder.path / "m.gguf";
+  write_file(file, out.bytes());
+  CHECK_THROWS_WITH_AS(
+      find_chat_template(file, "do this"),
+      (file.string() +
+       ": key 'tokenizer.chat_template': none of the templates is the default one, they are rag; do "
+       "this, or make a folder of the file (specula convert) and write the one to use into "
+       "chat_template.jinja there")
+          .c_str(),
+      std::runtime_error);
   folder.config(7);
   CHECK(folder.failure().starts_with("/tokenizer_config.json: key 'chat_template'"));
   folder.config(json::array({"x"}));
@@ -141,6 +154,7 @@ TEST_CASE("hostile templates end, and the program goes on") {
            "{{ " + repeat("(") + "1" + repeat(")") + " }}",
        })
     CHECK(failure(source).starts_with("FILE: the chat template fails: it "));
-  CHECK(failure("{{ raise_exception('no') }}") == "FILE: the chat template fails: Jinja Exception: no");
+  CHECK(failure("{{ raise_exception('no') }}") ==
+        "FILE: the chat template fails: Jinja Exception: no; give --raw");
   CHECK(failure(kChatml) == "no error");
 }

@@ -189,13 +189,11 @@ TEST_CASE("errors name file, key and the way out") {
   };
   CHECK(changed([](GgufVocabulary&) {}) == "nothing");
   CHECK(changed([](GgufVocabulary& v) { v.model = "bert"; }) ==
-        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; --engine llama.cpp "
-        "runs "
-        "such "
-        "models");
+        "m.gguf: key 'tokenizer.ggml.model': 'bert' is not read, expected llama or gpt2; specula run "
+        "--engine llama.cpp runs such models");
   const std::string pre = changed([](GgufVocabulary& v) { v.model = "gpt2", v.pre = "viking"; });
   CHECK(pre.starts_with("m.gguf: key 'tokenizer.ggml.pre': 'viking' is not read, expected one of gpt-2, "));
-  CHECK(pre.ends_with("; --engine llama.cpp runs such models"));
+  CHECK(pre.ends_with("; specula run --engine llama.cpp runs such models"));
   CHECK(changed([](GgufVocabulary& v) { v.model = "gpt2", v.pre = "gpt-2", v.merges = {"ab"}; }) ==
         "m.gguf: key 'tokenizer.ggml.merges': 'ab' has no space");
   CHECK(changed([](GgufVocabulary& v) { v.scores.pop_back(); }) ==
@@ -210,8 +208,10 @@ TEST_CASE("errors name file, key and the way out") {
         "m.gguf: key 'tokenizer.ggml.bos_token_id': 9 is none of 9 tokens");
   CHECK(changed([](GgufVocabulary& v) { v.other_ends = {-1}; }).find("-1 is none of 9 tokens") !=
         std::string::npos);
-  CHECK(changed([](GgufVocabulary& v) { v.adds_end = true; }) ==
-        "m.gguf: key 'tokenizer.ggml.add_eos_token': true is not read, it would end every prompt");
+  CHECK(
+      changed([](GgufVocabulary& v) { v.adds_end = true; }) ==
+      "m.gguf: key 'tokenizer.ggml.add_eos_token': true is not read, it would end every prompt; specula run "
+      "--engine llama.cpp runs such models");
   CHECK(changed([](GgufVocabulary& v) { v.tokens.clear(); }) ==
         "m.gguf: key 'tokenizer.ggml.tokens': 0 tokens, expected 1 to 16777216");
 }

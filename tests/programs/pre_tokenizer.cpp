@@ -149,8 +149,7 @@ TEST_CASE("expressions that are none, are too long or backtrack without end are 
 TEST_CASE("what is not read is refused by name") {
   const char* const way_out =
       " is not read; put the SentencePiece model, if there is one, beside it as tokenizer.model, or run the "
-      "model "
-      "as a GGUF file with --engine llama.cpp";
+      "model as a GGUF file in llama.cpp (specula run --engine llama.cpp)";
   CHECK(complaint<PreTokenizer>(R"({"type": "Whitespace"})") ==
         std::string("file: a pre_tokenizer Whitespace") + way_out);
   CHECK(complaint<PreTokenizer>(R"({"type": "Split", "pattern": {"String": "-"}, "behavior": "Other"})") ==

@@ -209,8 +209,11 @@ class Tests(unittest.TestCase):
                     time.sleep(0.01)
                 status, headers, body = server.call("/v1/completions", LONG)
             self.assertEqual((status, headers.get("Retry-After")), (429, "1"), body)
+            self.assertIn("texts wait and are written: try again later", body)
             self.assertIn("2 texts", json.loads(body)["error"]["message"])
             self.assertEqual(waits.result()[0], 200)
+            self.assertTrue(server.is_idle())
+            self.assertEqual(server.call("/v1/completions", {**LONG, "max_tokens": 8})[0], 200)
 
     def test_large_bodies_are_refused_however_they_come(self):
         large = b'{"prompt": "' + b"a" * (9 << 20) + b'"}'
@@ -249,7 +252,9 @@ class Tests(unittest.TestCase):
             self.assertLessEqual(cut, 2)
 
     def test_chats_take_the_template_of_the_model(self):
-        self.assertEqual(self.server.call("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})[0], 400)
+        status, _, body = self.server.call("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})
+        self.assertEqual((status, json.loads(body)["error"]["message"]), (400, "target has no chat template; ask /v1/completions"))
+        self.server.complete("a")
         with tempfile.TemporaryDirectory() as folder:
             for file in (given.models / "target").iterdir():
                 (pathlib.Path(folder) / file.name).symlink_to(file.resolve())

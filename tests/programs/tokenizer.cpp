@@ -298,7 +298,7 @@ TEST_CASE("tokenizer.json: errors name unsupported kinds and the alternative") {
           f["pre_tokenizer"] = {{"type", "Whitespace"}};
         }) ==
         "a pre_tokenizer Whitespace is not read; put the SentencePiece model, if there is one, beside it as "
-        "tokenizer.model, or run the model as a GGUF file with --engine llama.cpp");
+        "tokenizer.model, or run the model as a GGUF file in llama.cpp (specula run --engine llama.cpp)");
   CHECK(
       complaint([](json& f) { f["model"]["type"] = "Unigram"; }).starts_with("a model Unigram is not read"));
   CHECK(complaint([](json& f) {

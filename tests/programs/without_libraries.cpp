@@ -36,10 +36,12 @@ TEST_CASE("files that need a library are refused, and the message names its pack
              spaces = Json::parse(R"({"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"})");
   CHECK(complaint([&] { PreTokenizer(JsonFields(words, "file")); }) ==
         "file: needs regular expressions, which these programs are built without: install Oniguruma (Debian: "
-        "libonig-dev) and configure them again, or run the model as a GGUF file with --engine llama.cpp");
+        "libonig-dev) and configure them again, or run the model as a GGUF file in llama.cpp (specula run "
+        "--engine llama.cpp)");
   CHECK(complaint([&] { Normalizer(JsonFields(nfc, "file")); }) ==
         "file: a normalizer NFC needs utf8proc, which these programs are built without: install it (Debian: "
-        "libutf8proc-dev) and configure them again, or run the model as a GGUF file with --engine llama.cpp");
+        "libutf8proc-dev) and configure them again, or run the model as a GGUF file in llama.cpp (specula "
+        "run --engine llama.cpp)");
   CHECK(complaint([&] { read_added_token(JsonFields(added, "file"), 1); }).find("libonig-dev") !=
         std::string::npos);
   CHECK(complaint([&] {

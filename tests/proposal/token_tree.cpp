@@ -75,7 +75,9 @@ TEST_CASE("a rule's own keys are as many as fit, and those of two nodes differ")
 }
 
 TEST_CASE("a tree that no round has begun has no root") {
-  const ProposalBuilder builder(5, 10, 0);
+  ProposalBuilder builder(5, 10, 0);
   CHECK_THROWS_WITH_AS(static_cast<void>(builder.root()), "ProposalBuilder: node 0 of 0; call reset() first",
                        std::invalid_argument);
+  builder.reset(3, 0);
+  CHECK(builder.root() == 3);
 }

@@ -61,6 +61,27 @@ TEST_CASE("end() needs a begin(), once") {
   CHECK_THROWS_AS(run.end(), std::logic_error);
 }
 
+TEST_CASE("another round is refused with what to do first, and then it begins") {
+  for (const bool abandons : {false, true}) {
+    Scene scene;
+    auto& run = scene.run;
+    run.begin(scene.rng);
+    CHECK_THROWS_WITH_AS(run.begin(scene.rng), "Speculator: a round waits for a pass; give() or abandon()",
+                         std::logic_error);
+    CHECK_THROWS_WITH_AS(run.start(std::vector<Token>{1}),
+                         "Speculator: a round waits for a pass; give() or abandon()", std::logic_error);
+    if (abandons) {
+      run.abandon();
+      run.begin(scene.rng);
+    }
+    scene.finish();
+    CHECK_THROWS_WITH_AS(run.begin(scene.rng), "Speculator: a round has begun; end() or abandon() it",
+                         std::logic_error);
+    abandons ? run.abandon() : static_cast<void>(run.end());
+    CHECK(!run.step(scene.rng).empty());
+  }
+}
+
 TEST_CASE("abandon() and forget() end a round, at any wait") {
   for (int passes = 0; passes < 3; ++passes)
     for (const bool forgets : {false, true}) {

@@ -166,4 +166,7 @@ TEST_CASE("errors name invalid options with value and range") {
       std::runtime_error);
   PolicyBenchmark none(kPrompts);
   CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: call add() first", std::logic_error);
+  draft.throw_call = -1;
+  none.add("added", run);
+  CHECK_NOTHROW(none.run());
 }

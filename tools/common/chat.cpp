@@ -115,7 +115,7 @@ std::string Chat::guard(std::string_view text) const {
           throw std::runtime_error(
               "a message spells the name of a control token in another form, which this "
               "model's tokenizer would read as that token: '" +
-              std::string(part.substr(0, 200)) + "'; write it otherwise, or give --raw");
+              std::string(part.substr(0, 200)) + "'; write it otherwise, or " + template_->without());
         out += part;
       },
       [&](Token control) { out.append(kOpen).append(std::to_string(control)).append(kClose); });
@@ -134,7 +134,8 @@ std::vector<Token> Chat::encode(std::string_view rendered) const {
     const std::size_t digits = std::min(rendered.find(kClose), rendered.size());
     if (digits == rendered.size() || !specula::detail::read_number(rendered.substr(0, digits), control) ||
         !is_control_.contains(control))
-      throw std::runtime_error("the chat template cuts a message apart inside the name of a control token");
+      throw std::runtime_error("the chat template cuts a message apart inside the name of a control token; " +
+                               template_->without());
     append(out, encode_literal(control));
     rendered.remove_prefix(digits + kClose.size());
   }
@@ -155,7 +156,8 @@ std::vector<Token> Chat::encode_literal(Token control) const {
   append(out, vocabulary_->encode(text.substr(first), false));
   if (has_control(out))
     throw std::runtime_error("a message spells the control token '" + named->second +
-                             "', which cannot be read as text");
+                             "', which cannot be read as text; write it otherwise, or " +
+                             template_->without());
   return out;
 }
 

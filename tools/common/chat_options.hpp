@@ -59,8 +59,9 @@ inline std::optional<ChatTemplate> chosen_template(const ChatOptions& options, c
 
 /// That of a Hugging Face directory or a GGUF file, with the tokens that begin and end its texts.
 inline std::optional<ChatTemplateText> template_of(const std::filesystem::path& folder,
-                                                   const Tokenizer& tokenizer) {
-  std::optional<ChatTemplateText> found = find_chat_template(folder);
+                                                   const Tokenizer& tokenizer,
+                                                   const std::string& without = kWithoutTemplate) {
+  std::optional<ChatTemplateText> found = find_chat_template(folder, without);
   const auto piece = [&](specula::Token token) {
     return token == specula::kNoToken ? std::string() : tokenizer.pieces()[static_cast<std::size_t>(token)];
   };

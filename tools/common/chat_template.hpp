@@ -15,18 +15,23 @@ struct ChatTurn {
   std::string role, content;
 };
 
+/// How a user puts prompts without the model's template, for messages: in programs that have that option.
+inline constexpr char kWithoutTemplate[] = "give --raw";
+
 /// A Jinja template as a model's files have it.
 struct ChatTemplateText {
   std::string source;
   std::string begin = {}, end = {};  // its bos_token and eos_token; empty: none
   std::string where = {};            // file and key, for messages
+  std::string without = kWithoutTemplate;
 };
 
 /// The template of a model, a Hugging Face directory or a GGUF file: the one without a name of
 /// read_chat_templates(). Nothing if there is none. `begin` and `end` are left empty. Throws
 /// std::runtime_error naming the file and the key for another type, and for templates of which each has a
 /// name.
-std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& model);
+std::optional<ChatTemplateText> find_chat_template(const std::filesystem::path& model,
+                                                   const std::string& without = kWithoutTemplate);
 
 /// Renders turns as transformers' apply_chat_template(add_generation_prompt=True) does. A template is
 /// untrusted input. Those known by their text are rendered by code of our own (known_templates.hpp), all
@@ -44,6 +49,8 @@ class ChatTemplate {
   /// std::runtime_error naming `where` for what the template refuses, such as a system message, and for one
   /// that exceeds a limit.
   std::string render(std::span<const ChatTurn> turns, std::time_t now) const;
+
+  const std::string& without() const { return text_.without; }
 
  private:
   ChatTemplateText text_;

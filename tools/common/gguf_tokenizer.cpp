@@ -75,7 +75,7 @@ const Pre& pre_of(const GgufVocabulary& vocabulary, const std::string& source) {
     }
   fail(source, "pre",
        "'" + vocabulary.pre + "' is not read, expected one of " + known +
-           "; --engine llama.cpp runs such models");
+           "; specula run --engine llama.cpp runs such models");
 }
 
 Json pre_tokenizer(const Pre& pre) {
@@ -168,7 +168,7 @@ void check_vocabulary(const GgufVocabulary& vocabulary, const std::string& sourc
   if (!pieces && vocabulary.model != "gpt2")
     fail(source, "model",
          "'" + vocabulary.model +
-             "' is not read, expected llama or gpt2; --engine llama.cpp runs such models");
+             "' is not read, expected llama or gpt2; specula run --engine llama.cpp runs such models");
   if (size == 0 || size > kMaxTokens)
     fail(source, "tokens", std::to_string(size) + " tokens, expected 1 to " + std::to_string(kMaxTokens));
   const auto has_size = [&](const char* key, std::size_t count) {
@@ -191,7 +191,9 @@ void check_vocabulary(const GgufVocabulary& vocabulary, const std::string& sourc
   if (vocabulary.begin) is_token("bos_token_id", *vocabulary.begin);
   if (vocabulary.end) is_token("eos_token_id", *vocabulary.end);
   for (const Token token : vocabulary.other_ends) is_token("eot_token_id or another end", token);
-  if (vocabulary.adds_end) fail(source, "add_eos_token", "true is not read, it would end every prompt");
+  if (vocabulary.adds_end)
+    fail(source, "add_eos_token",
+         "true is not read, it would end every prompt; specula run --engine llama.cpp runs such models");
 }
 
 /// What a file beside tokenizer.json would say.

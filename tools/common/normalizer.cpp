@@ -41,7 +41,7 @@ std::function<std::string(std::string)> nfc([[maybe_unused]] const JsonFields& p
   throw std::runtime_error(part.source() +
                            ": a normalizer NFC needs utf8proc, which these programs are built without: "
                            "install it (Debian: libutf8proc-dev) and configure them again, or run the model "
-                           "as a GGUF file with --engine llama.cpp");
+                           "as a GGUF file in llama.cpp (specula run --engine llama.cpp)");
 #endif
 }
 
@@ -81,9 +81,10 @@ std::string Normalizer::operator()(std::string_view text) const {
 }
 
 void refuse_tokenizer(const JsonFields& part, const std::string& what) {
-  throw std::runtime_error(part.source().substr(0, part.source().find(": key '")) + ": " + what +
-                           " is not read; put the SentencePiece model, if there is one, beside it as "
-                           "tokenizer.model, or run the model as a GGUF file with --engine llama.cpp");
+  throw std::runtime_error(
+      part.source().substr(0, part.source().find(": key '")) + ": " + what +
+      " is not read; put the SentencePiece model, if there is one, beside it as "
+      "tokenizer.model, or run the model as a GGUF file in llama.cpp (specula run --engine llama.cpp)");
 }
 
 }  // namespace specula_tools

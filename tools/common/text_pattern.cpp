@@ -85,7 +85,7 @@ struct TextPattern::Expression {
         source +
         ": needs regular expressions, which these programs are built without: install "
         "Oniguruma (Debian: libonig-dev) and configure them again, or run the model as a "
-        "GGUF file with --engine llama.cpp");
+        "GGUF file in llama.cpp (specula run --engine llama.cpp)");
   }
   void for_each_match(std::string_view, const OnMatch&) const {}
 };

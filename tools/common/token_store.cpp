@@ -19,6 +19,9 @@ namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "token files are little endian");
 
+constexpr char kNoTokens[] =
+    ": cannot be opened; run `specula-train-text tokenizer`, or for prompts `specula-train-text prompts`";
+
 fs::path train_file(const fs::path& directory, std::string name) {
   return directory / name.append(".train.tokens");
 }
@@ -61,8 +64,7 @@ void write_documents(const fs::path& file, const std::vector<Document>& document
 }
 
 std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size, Token end) {
-  if (!fs::exists(file))
-    throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  if (!fs::exists(file)) throw std::runtime_error(file.string() + kNoTokens);
   const auto all = read_integers(file);
   for (const Token token : all) {
     if (token < 0 || token >= vocab_size) {
@@ -174,8 +176,7 @@ void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
 
 TokenizedCorpus read_tokens(const fs::path& directory) {
   const auto file = directory / "tokens.json";
-  if (!fs::exists(file))
-    throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  if (!fs::exists(file)) throw std::runtime_error(file.string() + kNoTokens);
   TokenizedCorpus corpus;
   auto infos = read_style_infos(directory);
   const auto json = specula::files::parse_json(read_file(file), file.string());

@@ -40,10 +40,11 @@ class SentencePieces {
   explicit SentencePieces(const std::filesystem::path& file) : files_(read_token_files(file.parent_path())) {
     const std::string model = read_file(file);
     if (is_tiktoken(model))
-      throw std::runtime_error(file.string() +
-                               ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
-                               "SentencePiece model: put the tokenizer.json of Hugging Face's files in its "
-                               "place, or run the model as a GGUF file with --engine llama.cpp");
+      throw std::runtime_error(
+          file.string() +
+          ": is a byte-level vocabulary (tiktoken, as in Meta's own Llama 3 files), no "
+          "SentencePiece model: put the tokenizer.json of Hugging Face's files in its "
+          "place, or run the model as a GGUF file in llama.cpp (specula run --engine llama.cpp)");
     if (!processor_.LoadFromSerializedProto({model.data(), model.size()}).ok())
       throw std::runtime_error(file.string() + ": is no SentencePiece model");
     unknown_ = encode_part(kUnknown, true);

@@ -2,6 +2,7 @@
 // Sizes of a Llama-family decoder: a model, or a draft that tools/train makes.
 #pragma once
 
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -100,6 +101,22 @@ namespace detail {
 /// The way out for a model that is not read, for messages.
 inline constexpr const char* kAsGguf =
     "run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
+/// Likewise for quantized weights in a folder.
+inline std::string unquantized() { return std::string("take the model as it was before, or ") + kAsGguf; }
+/// Likewise for what no engine here reads.
+inline constexpr const char* kOtherHead =
+    "a draft head that other programs trained, and none of these is read: specula-train draft trains one for "
+    "the target (docs/own_draft.md); a smaller model of its vocabulary and copies (chain@max-gram) need no "
+    "training";
+
+/// Whether a config or a GGUF file that names its network so is such a head's: EAGLE's, Medusa's, DFlash's,
+/// an MTP module's or another speculator's.
+inline bool names_head(std::string name) {
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* part : {"eagle", "medusa", "hydra", "dflash", "mtp", "speculator", "draft"})
+    if (name.find(part) != name.npos) return true;
+  return false;
+}
 
 /// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
 struct Requirements {

@@ -40,6 +40,9 @@ inline const GgufArchitecture& gguf_architecture(const files::Gguf& file) {
   if (!name) file.fail_key("general.architecture", "missing, expected a string");
   for (const GgufArchitecture& known : kKnown)
     if (*name == known.name) return known;
+  if (detail::names_head(std::string(*name)))
+    file.fail_key("general.architecture",
+                  "'" + std::string(name->substr(0, 40)) + "' is " + detail::kOtherHead);
   file.fail_key("general.architecture", "'" + std::string(name->substr(0, 40)) +
                                             "' is not read here, expected 'llama', 'qwen2' or 'qwen3'; " +
                                             detail::kAsGguf);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "specula/cpu/decoder_config.hpp"
@@ -26,6 +27,23 @@ namespace detail {
 [[noreturn]] inline void refuse(const files::JsonFields& config, std::string_view key,
                                 const std::string& what, const files::Json& found) {
   refuse(config, key, what + ", found " + files::detail::summary(found));
+}
+
+/// Refuses a head that other programs trained. Many have the config of a Llama of one layer, and a key more.
+inline void expect_no_other_head(const files::JsonFields& config) {
+  std::vector<std::pair<const char*, std::string>> names;
+  if (const files::Json* all = config.find("architectures"); all && all->is_array())
+    for (const files::Json& name : *all)
+      if (name.is_string()) names.emplace_back("architectures", name.get<std::string>());
+  if (const files::Json* type = config.find("model_type"); type && type->is_string())
+    names.emplace_back("model_type", type->get<std::string>());
+  for (const auto& [key, name] : names)
+    if (name.starts_with("Specula") || name.starts_with("specula_")) return;  // ours
+  for (const auto& [key, name] : names)
+    if (names_head(name)) config.fail(key, "'" + name.substr(0, 40) + "' is " + kOtherHead);
+  for (const char* key :
+       {"speculators_model_type", "eagle_config", "dflash_config", "medusa_num_heads", "draft_vocab_size"})
+    if (config.find(key)) config.fail(key, std::string("is of ") + kOtherHead);
 }
 
 /// Angles of a part of each head would be another model.
@@ -127,6 +145,7 @@ inline const Architecture& read_architecture(const files::JsonFields& config) {
     for (const Architecture& known : kKnown) text += std::string(text.empty() ? "" : ", ") + known.*what;
     return text;
   };
+  expect_no_other_head(config);
   const files::Json* names = config.find("architectures");
   const Architecture* found = nullptr;
   if (names && names->is_array())
@@ -173,9 +192,10 @@ inline void expect_supported(const files::JsonFields& config) {
   if (const auto act = config.text("hidden_act", "silu"); act != "silu")
     refuse(config, "hidden_act", "'" + act + "' is not supported, expected 'silu'");
   if (config.flag("mlp_bias")) refuse(config, "mlp_bias", "true is not supported, expected false");
-  if (const files::Json* value = config.find("quantization_config"))
-    refuse(config, "quantization_config", "quantized weights are not read: take the model as it was before",
-           *value);
+  for (const char* key : {"quantization_config", "quantization"})  // the latter of MLX
+    if (const files::Json* value = config.find(key))
+      config.fail(key, "quantized weights, found " + files::detail::summary(*value) +
+                           ", are not read: " + unquantized());
   expect_whole_rotation(config);
 }
 

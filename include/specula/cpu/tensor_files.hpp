@@ -86,7 +86,9 @@ class TensorFiles {
   const files::TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
     const files::TensorInfo& tensor = find(name);
     if (tensor.dtype == files::Dtype::other || tensor.dtype == files::Dtype::i32)
-      fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
+      fail(name, "dtype " + tensor.dtype_name +
+                     " is not supported, expected F32, F16, BF16 or I8; if the weights are quantized, " +
+                     detail::unquantized());
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
       fail(name, "shape " + files::detail::shape_text(tensor.shape) + ", expected " +
                      files::detail::shape_text(shape));
@@ -196,7 +198,9 @@ class TensorFiles {
                 "I8 of shape " + files::detail::shape_text(tensor.shape) + ", expected (rows, cols)");
     const std::string name = tensor.name + Int8Groups::kSuffix;
     const files::TensorInfo* const found = file.find(name);
-    if (!found) file.fail(tensor.name, "I8 without '" + name + "' in its file");
+    if (!found)
+      file.fail(tensor.name, "I8 without '" + name +
+                                 "' in its file, so quantized by other programs: " + detail::unquantized());
     const std::int64_t groups =
         static_cast<std::int64_t>(Int8Groups::count(static_cast<std::size_t>(tensor.shape[1])));
     const std::vector<std::int64_t> shape{tensor.shape[0], groups};

@@ -41,7 +41,7 @@ class GgufFiles {
     if (!name.ends_with(end))
       keys().fail_key("split.count", "is the first of " + std::to_string(count) +
                                          " parts, whose name must end with '" + end +
-                                         "': rename it, or merge the parts with llama-gguf-split --merge");
+                                         "': rename it, and the others likewise");
     const std::string stem = name.substr(0, name.size() - end.size());
     for (std::int64_t part = 2; part <= count; ++part) {
       parts_.push_back(Gguf::open(path.parent_path() / (stem + part_name(part, count))));

@@ -38,14 +38,15 @@ namespace specula::llama_cpp {
 namespace detail {
 
 /// An address that libllama connects to for "HOST:PORT", which is of IPv4. Throws std::invalid_argument for
-/// an endpoint that is none, std::runtime_error for a host that is not known.
-inline sockaddr_in rpc_address(const std::string& endpoint) {
+/// an endpoint that is none, naming `function`, the one that the caller was called as; std::runtime_error for
+/// a host that is not known.
+inline sockaddr_in rpc_address(const std::string& endpoint, const std::string& function) {
   const std::size_t colon = endpoint.find(':');
   const std::string_view digits =
       std::string_view(endpoint).substr(colon == std::string::npos ? endpoint.size() : colon + 1);
   std::uint16_t port = 0;
   if (colon == 0 || !specula::detail::read_number(digits, port) || port == 0)
-    throw std::invalid_argument("rpc_devices: endpoint '" + endpoint +
+    throw std::invalid_argument(function + ": endpoint '" + endpoint +
                                 "', must be HOST:PORT with a port of 1 to 65535, and a host without colons");
   addrinfo hints{};
   hints.ai_family = AF_INET, hints.ai_socktype = SOCK_STREAM;
@@ -63,10 +64,10 @@ inline sockaddr_in rpc_address(const std::string& endpoint) {
 /// A connection that sees whether an RPC server is there, since libllama ends the process where none is.
 class RpcProbe {
  public:
-  /// Throws std::runtime_error naming the endpoint if it cannot be connected to.
-  RpcProbe(const std::string& endpoint, std::chrono::milliseconds patience)
+  /// Throws std::runtime_error naming the endpoint if it cannot be connected to, and as rpc_address().
+  RpcProbe(const std::string& endpoint, std::chrono::milliseconds patience, const char* function)
       : endpoint_(endpoint), patience_(patience) {
-    const sockaddr_in address = rpc_address(endpoint);
+    const sockaddr_in address = rpc_address(endpoint, function);
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (socket_ < 0) fail("no socket: " + std::generic_category().message(errno));
     int error =
@@ -154,7 +155,7 @@ class RpcProbe {
 /// accepts a connection and answers, each within `patience`, or one of another version. Two round trips.
 inline void expect_rpc_server(const std::string& endpoint,
                               std::chrono::milliseconds patience = std::chrono::seconds(5)) {
-  detail::RpcProbe(endpoint, patience).greet();
+  detail::RpcProbe(endpoint, patience, "expect_rpc_server").greet();
 }
 
 /// The devices of the RPC servers (`ggml-rpc-server`) at `endpoints`, "HOST:PORT" each, in this order, and a
@@ -187,7 +188,7 @@ inline std::vector<ggml_backend_dev_t> rpc_devices(
         endpoints.begin() + static_cast<std::ptrdiff_t>(i))
       throw std::invalid_argument("rpc_devices: endpoint '" + endpoint + "' is there twice");
     {
-      detail::RpcProbe probe(endpoint, patience);
+      detail::RpcProbe probe(endpoint, patience, "rpc_devices");
       if (known.count(endpoint) == 0) probe.greet();
     }
     const ggml_backend_reg_t server = add_server(endpoint.c_str());
@@ -210,7 +211,8 @@ inline std::vector<ggml_backend_dev_t> rpc_devices(
 /// expect_rpc_server() for an endpoint that is none.
 inline std::int32_t limit_rpc_waits(std::span<const std::string> endpoints, std::chrono::seconds most) {
   std::vector<sockaddr_in> servers;
-  for (const std::string& endpoint : endpoints) servers.push_back(detail::rpc_address(endpoint));
+  for (const std::string& endpoint : endpoints)
+    servers.push_back(detail::rpc_address(endpoint, "limit_rpc_waits"));
   rlimit limit{};
   constexpr rlim_t kMost = 1 << 20;
   const rlim_t sockets = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur, kMost) : kMost;

@@ -293,6 +293,7 @@ class Speculator : public RunRecord {
   void begin(C& rng, Tokens stop, CostModel* cost_model, std::int32_t max_nodes, bool waits) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     expect_no_sink();
+    expect_no_round();
     if (in_round()) throw std::logic_error("Speculator: a round has begun; end() or abandon() it");
     if (text().empty()) throw std::invalid_argument("Speculator::step: call start() first");
     if (!is_unchanged()) throw_used();

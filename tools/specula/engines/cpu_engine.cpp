@@ -35,6 +35,7 @@ std::string CpuEngine::default_pipeline() const {
   std::error_code ignored;
   const auto draft = folders_.root / specula::kDefaultDraft;
   const bool is_there = std::filesystem::exists(draft / "config.json", ignored);
+  folders_.check();
   if (folders_.target.empty()) return is_there ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
   const bool fits = is_there && specula::cpu::read_model_config(draft).vocab_size ==
                                     specula::cpu::read_model_config(folders_.target).vocab_size;

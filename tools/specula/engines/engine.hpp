@@ -101,10 +101,11 @@ class Engine {
   }
   /// From here on the rows of models() and of batch() go through these.
   void set_rules(RowRules rules) { rules_.emplace(std::move(rules)); }
-  /// A grammar in llama.cpp's notation, for RowRules. Throws UsageError where the engine has none, or cannot
-  /// read it. Requires open().
-  virtual MakeTextRule grammar(const std::string&) const {
-    throw UsageError("--grammar is for --engine llama.cpp, by libllama's sampler");
+  /// A grammar in llama.cpp's notation, for RowRules; `of_schema`: it was made of --json-schema. Throws
+  /// UsageError where the engine has none, or cannot read it. Requires open().
+  virtual MakeTextRule grammar(const std::string&, bool of_schema) const {
+    throw UsageError(std::string(of_schema ? "--json-schema" : "--grammar") +
+                     " is for --engine llama.cpp, by libllama's sampler");
   }
   /// Before each text of so many prompt tokens, in models() or in a slot of batch().
   void begin_text(std::int32_t slot, std::size_t prompt_tokens) {

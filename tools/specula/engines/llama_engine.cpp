@@ -74,7 +74,11 @@ void LlamaEngine::open(std::span<const specula::PipelineFactory>) {
   ggml_backend_load_all();  // where backends are libraries of their own
   if (!options_.rpc_delays.empty())
     for (std::string& server : files_.rpc) {
-      specula::llama_cpp::expect_rpc_server(server);  // else its proxy would be named
+      try {
+        specula::llama_cpp::expect_rpc_server(server);  // else its proxy would be named
+      } catch (const std::invalid_argument& error) {
+        throw UsageError(error.what());
+      }
       server = proxies_.emplace_back(server).endpoint();
     }
   models_.emplace(files_);
@@ -114,7 +118,7 @@ std::unique_ptr<TextBatch> LlamaEngine::batch(const std::string& pipeline,
       models_->batch(""), drafts);
 }
 
-MakeTextRule LlamaEngine::grammar(const std::string& text) const {
+MakeTextRule LlamaEngine::grammar(const std::string& text, bool) const {
   struct Rule final : TextRule {
     explicit Rule(specula::llama_cpp::Grammar g) : grammar(std::move(g)) {}
     void begin(std::size_t prompt_tokens) override { grammar.begin(prompt_tokens); }

@@ -36,7 +36,7 @@ class LlamaEngine final : public Engine {
   std::size_t longest_prompt(std::int32_t max_new_tokens) const override;
   bool decodes_alone(const std::string&) const override { return true; }
   bool tell_drafts(std::size_t, std::int32_t, std::ostream&) const override { return false; }
-  MakeTextRule grammar(const std::string& text) const override;
+  MakeTextRule grammar(const std::string& text, bool of_schema) const override;
   void prepare(const EngineRoom& room) override;
   std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                    std::int32_t texts) override;

@@ -98,8 +98,9 @@ class Run {
   /// Checks what can be refused before the weights are read.
   void prepare() {
     MakeTextRule grammar;
-    if (!options_.grammar.empty()) grammar = engine_.grammar(read_file(options_.grammar));
-    if (const auto& file = options_.json_schema; !file.empty()) grammar = engine_.grammar(grammar_of(file));
+    if (!options_.grammar.empty()) grammar = engine_.grammar(read_file(options_.grammar), false);
+    if (const auto& file = options_.json_schema; !file.empty())
+      grammar = engine_.grammar(grammar_of(file), true);
     std::vector<std::vector<Token>> before;
     for (const AskedPrompt& prompt : asked_) before.emplace_back(prompt.longest);
     room_ = std::min(engine_.longest_prompt(settings_.max_new_tokens), kTalkTokens);

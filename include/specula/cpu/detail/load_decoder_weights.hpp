@@ -345,6 +345,9 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   TensorFiles files(model, options.expand);
   if (options.stored == WeightType::blocks && !std::is_same_v<Real, float>)
     throw std::invalid_argument("LoadOptions::stored is blocks, which take a model that calculates in float");
+  if (!config.is_draft())  // EAGLE's has the config of a Llama
+    for (const char* of_head : {"fc.weight", "d2t", "midlayer.self_attn.q_proj.weight"})
+      if (files.contains(of_head)) files.fail(of_head, std::string("is of ") + detail::kOtherHead);
   detail::FileWeights<Real> source{files, options.stored};
   source.expect_room(detail::available_memory());
   auto weights = detail::build_decoder_weights<Real>(config, source);

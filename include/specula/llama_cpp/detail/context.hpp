@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "specula/base/read_number.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
 #include "specula/llama_cpp/load.hpp"
@@ -86,13 +87,39 @@ struct ContextSizes {
   bool streams = false;  // each sequence has a cache of its own, with `tokens` cells
 };
 
-/// Throws std::runtime_error if libllama cannot create it.
+/// Numbers of a head's keys or values, `part`: what the file says, or the width over the heads.
+inline std::int32_t head_size(const llama_model& model, const std::string& part) {
+  char text[64];
+  std::int32_t size = 0;
+  std::string key = "general.architecture";
+  if (llama_model_meta_val_str(&model, key.c_str(), text, sizeof text) > 0) {
+    key = std::string(text) + ".attention." + part + "_length";
+    if (llama_model_meta_val_str(&model, key.c_str(), text, sizeof text) > 0 &&
+        specula::detail::read_number(text, size))
+      return size;
+  }
+  return llama_model_n_embd(&model) / std::max(llama_model_n_head(&model), std::int32_t{1});
+}
+
+/// Options::same_bits has caches of Q8_0, which are blocks of 32 numbers.
+inline void expect_whole_blocks(const llama_model& model) {
+  for (const char* part : {"key", "value"})
+    if (const std::int32_t size = head_size(model, part); size % 32 != 0)
+      fail("same_bits: a head has " + std::to_string(size) + " numbers per " + part +
+           ", must be a multiple of 32: leave it out; in cpu::Decoder (specula run --engine cpu) rows have "
+           "the "
+           "same bits in every pass without it");
+}
+
+/// Throws std::runtime_error if libllama cannot create it; std::invalid_argument for heads that
+/// Options::same_bits cannot have.
 inline Context make_context(const std::shared_ptr<llama_model>& weights, const Options& options,
                             const ContextSizes& sizes) {
   llama_context_params params = llama_context_default_params();
   params.n_ubatch = static_cast<std::uint32_t>(std::min(sizes.pass, kPrefillChunk));
   if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
   if (options.same_bits) {
+    expect_whole_blocks(*weights);
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     params.type_k = params.type_v = GGML_TYPE_Q8_0;
   }
