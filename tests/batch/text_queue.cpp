@@ -113,7 +113,8 @@ TEST_CASE("a full queue refuses texts until a reader has released one that has e
   Server server(2);
   std::optional<QueuedText> first = server.queue.join(request(1));
   const QueuedText second = server.queue.join(request(2));
-  CHECK_THROWS_AS(server.queue.join(request(3)), QueueFull);
+  CHECK_THROWS_WITH_AS(server.queue.join(request(3)), "there are 2 texts already: try again later",
+                       QueueFull);
   while (!first->next().ended) {
   }
   const TextPart after = first->next(std::chrono::milliseconds(1));

@@ -118,17 +118,24 @@ TEST_CASE("rounds that stay on the device write the same text in as many calls o
     CHECK(on_device.from_draft == on_host.from_draft);
   }
   CHECK(rounds("chain:3:draw=sampled@small", 0.8f).tokens.size() == 12);
+  // What is refused runs on the host, as the message says.
+  const auto run = on.pack.rounds("chain:3@small", {.temperature = 0});
+  CHECK(has(usage_error([&] { run->report_logprobs({}); }),
+            "probabilities of tokens stay on the device; take --rounds host"));
+  CHECK(text_of(on.pack, "beam:2:2@small").tokens == text_of(on.pack, "autoregressive").tokens);
   const auto refused = [&](const char* pipeline) { return usage_error([&] { rounds(pipeline); }); };
-  for (const auto& [pipeline, why] : {std::pair("beam:2:2@small", "chain, cape and dynamic-tree"),
-                                      std::pair("chain:3@max-gram", "one model as its draft"),
-                                      std::pair("cost-aware:chain:3@small", "sizes by cost"),
-                                      std::pair("chain:exit=0.5@small", "by its length alone"),
-                                      std::pair("chain:3:draw=shared@small", "draw=shared"),
-                                      std::pair("chain:3:rule=gumbel@small", "has no kernel")}) {
+  for (const auto& [pipeline, why] :
+       {std::pair("beam:2:2@small",
+                  "chain, cape and dynamic-tree have rounds there, and draw=shared has none"),
+        std::pair("chain:3@max-gram", "one model as its draft"),
+        std::pair("cost-aware:chain:3@small", "sizes by cost"),
+        std::pair("chain:exit=0.5@small", "by its length alone"),
+        std::pair("chain:3:draw=shared@small", "draw=shared"),
+        std::pair("chain:3:rule=gumbel@small", "has no kernel")}) {
     CAPTURE(pipeline);
     CHECK(has(refused(pipeline), "--rounds device: " + std::string(pipeline)));
     CHECK(has(refused(pipeline), why));
-    CHECK(has(refused(pipeline), "--rounds host"));
+    CHECK(has(refused(pipeline), "--rounds host runs every pipeline"));
   }
 }
 

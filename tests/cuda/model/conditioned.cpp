@@ -156,3 +156,67 @@ TEST_CASE("rows are the reference's up to bfloat16") {
   for (const Draft& draft : all)
     for (const int prompt : {1, 9, 90}) check_draft(draft, prompt);
 }
+
+TEST_CASE("what does not fit is refused, with a way out") {
+  using Weights = cpu::DecoderWeights<float>;
+  const auto target_weights =
+      std::make_shared<const Weights>(cpu::random_decoder_weights<float>(small_config(3), 3));
+  const auto draft_of = [&](const Draft& how) {
+    return cpu::random_decoder_weights<float>(
+        draft_config(how), 5, cpu::WeightType::bf16,
+        draft_config(how).borrows_embedding() ? target_weights : nullptr);
+  };
+  const Weights head_weights = draft_of({.name = "head", .reads = Conditioning::features, .head_dim = 64}),
+                glide_weights = draft_of({.name = "GLIDE", .reads = Conditioning::key_values});
+  EmulatedDevice device, elsewhere;
+  const cuda::ModelOptions options{.capacity = 64, .max_nodes = 8, .slots = 2, .features = true};
+  Model target(device, *target_weights, options), other(device, *target_weights, options),
+      far(elsewhere, *target_weights, options);
+  Model small_target(device, *target_weights, {.capacity = 32, .max_nodes = 8, .features = true});
+  Model head(device, head_weights, {.capacity = 64, .max_nodes = 8, .slots = 2}),
+      glide(device, glide_weights, {.capacity = 64, .max_nodes = 8});
+  const auto refused = [](auto call, const char* what) {
+    CHECK_THROWS_WITH_AS(call(), what, std::invalid_argument);
+  };
+  const std::vector<Token> tokens{3, 4, 5};
+  target.append(tokens), other.append(tokens), far.append(tokens), small_target.append(tokens);
+
+  CHECK_THROWS_WITH_AS(head.append(tokens), "cuda::Model: the view of the target is empty: no model gave it",
+                       std::logic_error);
+  refused([&] { head.set_target_state(target.key_values()); },
+          "cuda::Model::set_target_state: this model does not look at keys and values");
+  refused([&] { target.set_target_state(target.features()); },
+          "cuda::Model::set_target_state: this model does not look at features");
+  refused([&] { head.set_target_state(1, target.features()); },
+          "cuda::Model::set_target_state: a view of slot 0 for slot 1; on a device a draft's slot is its "
+          "target's");
+  refused([&] { head.set_target_state(far.features()); },
+          "cuda::Model::set_target_state: the target is on another device");
+  refused([&] { head.set_target_state(small_target.features()); },
+          "cuda::Model::set_target_state: the target's capacity is 32, the draft's 64; make the draft's as "
+          "small");
+  Model as_small(device, head_weights, {.capacity = 32, .max_nodes = 8});
+  as_small.set_target_state(small_target.features());
+  as_small.append(tokens);
+
+  head.set_target_state(target.features());
+  CHECK_THROWS_WITH_AS(
+      head.append(random_tokens(64, 1)),
+      "cuda::Model: a draft's token at position 4, but its target has processed 3 tokens; bring the "
+      "target there first",
+      std::logic_error);
+  head.truncate(0);
+  target.append(random_tokens(60, 1));
+  CHECK_THROWS_AS(head.append(tokens), std::logic_error);  // the view is stale
+  head.set_target_state(target.features());
+  head.append(random_tokens(63, 1));
+  refused([&] { head.set_target_state(other.features()); },
+          "cuda::Model::set_target_state: a draft on a device has one target for good");
+  // Of GLIDE the target's shape is looked at when the first view is given.
+  Model of_two_layers(device, cpu::random_decoder_weights<float>(small_config(2), 3), options);
+  of_two_layers.append(tokens);
+  refused([&] { glide.set_target_state(of_two_layers.key_values()); },
+          "cuda: a draft made for a target with num_hidden_layers 3, given one with 2");
+  glide.set_target_state(target.key_values());
+  glide.append(tokens);
+}

@@ -90,7 +90,7 @@ class RoundPipeline final : public specula::Pipeline, private specula::RunRecord
   const specula::SamplingParams& params() const override { return options_.params; }
   void set_params(const specula::SamplingParams&) override { refuse(); }
   void report_logprobs(const specula::LogprobOptions&) override {
-    throw UsageError("--logprobs is for rounds on the host: --rounds host");
+    throw UsageError("probabilities of tokens stay on the device; take --rounds host");
   }
   void report_no_logprobs() override {}
   specula::Logprobs logprobs() const override { return {}; }
