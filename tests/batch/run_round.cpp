@@ -265,7 +265,7 @@ TEST_CASE("an engine's own pass may let prompts wait; one with another number of
   BatchRounds<Pair::Own> rounds(pair.sizes);
   const auto only_first = [&](const MergedPass& wanted) {
     ToyBatch& model = wanted.model == &pair.target ? pair.target : pair.draft;
-    std::erase_if(wanted.nodes, [](const SlotNodes& own) { return own.slot == 1; });
+    std::erase_if(wanted.nodes, [](const SlotNodes& slot_nodes) { return slot_nodes.slot == 1; });
     return PassRows{model.extend(wanted.nodes)};
   };
   run_round(pair.both, rounds, only_first);

@@ -316,11 +316,11 @@ TEST_CASE("log-probabilities read rows only if requested, and errors name the no
 TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and unlikely ones do not underflow") {
   struct Masked : ToyModel {
     using ToyModel::ToyModel;
-    std::vector<float> own;
+    std::vector<float> masked;
     LogitsView extend(Tokens tokens, Nodes parents) {
       const LogitsView rows = ToyModel::extend(tokens, parents);
-      own = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
-      return {own.data(), rows.rows, 4, 4};
+      masked = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+      return {masked.data(), rows.rows, 4, 4};
     }
   };
   Masked target(4, 1);

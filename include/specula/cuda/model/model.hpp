@@ -120,7 +120,7 @@ class Model {
     texts_.check_nodes(nodes);
     expect_working();
     std::size_t wanted = 0;
-    for (const SlotNodes& own : nodes) wanted += own.tokens.size();
+    for (const SlotNodes& slot_nodes : nodes) wanted += slot_nodes.tokens.size();
     if (wanted > rows_room_) {
       const std::size_t room = std::bit_ceil(wanted), at = device_.allocations();
       rows_ = device_.template allocate_host<float>(room * static_cast<std::size_t>(vocab_size()));
@@ -215,7 +215,7 @@ class Model {
       call();
     } catch (const DeviceError&) {
       failure_ = std::current_exception();
-      for (detail::DeviceText& own : texts_.all()) own.drop_nodes();
+      for (detail::DeviceText& text : texts_.all()) text.drop_nodes();
       throw;
     }
   }
