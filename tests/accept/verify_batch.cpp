@@ -29,7 +29,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The source of uniform draws is somebody else's.
+/// Draws from a source that the caller owns.
 struct Borrowed {
   ExactRandom& rng;
   bool accept(double probability, const RandomKey& key) { return rng.accept(probability, key); }

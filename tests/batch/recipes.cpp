@@ -71,7 +71,7 @@ Texts preempt(Batch& batch, TextId other, TextRequest urgent) {
   return texts;
 }
 
-/// While a long prompt is read, chunk() tokens a pass, the texts that are being written get tokens in every
+/// While a long prompt is read, chunk() tokens per pass, the texts that are being written get tokens in every
 /// step. Returns how many steps that took.
 template <class Batch>
 int read_beside(Batch& batch, TextRequest long_prompt, Texts& texts) {

@@ -274,7 +274,7 @@ TEST_CASE(
     for (std::uint32_t set = 0; set < 1u << nodes.size(); ++set)
       best = std::max(best, value([&](std::size_t i) { return (set >> i & 1) != 0; }));  // closed or not
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      chosen(i) ? ++kept_some : ++left_out;
+      ++(chosen(i) ? kept_some : left_out);
       const NodeId parent = two[nodes[i].first].tree.parent(nodes[i].second);
       if (chosen(i) && parent != 0) CHECK(two[nodes[i].first].kept[static_cast<std::size_t>(parent)] != 0);
     }

@@ -88,7 +88,7 @@ void put(std::string& bytes, std::size_t at, T value) {
 
 class Loader {
  public:
-  /// Empty if it is loaded; else the error, behind the file's name.
+  /// Empty if it is loaded; else the error, after the file's name.
   std::string error(const std::string& bytes) const {
     write_file(path_, bytes);
     try {

@@ -20,8 +20,8 @@ using namespace specula_tools;
 
 namespace {
 
-/// Prompt {p} is read for p rounds, then gives p + 1 tokens a round. A round takes a second, and 100 more for
-/// each prompt that is read; half of it is the models'.
+/// Prompt {p} is read for p rounds, then gives p + 1 tokens per round. A round takes a second, and 100 more
+/// for each prompt that is read; half of it is the models'.
 class ScriptedBatch final : public TextBatch {
  public:
   explicit ScriptedBatch(std::int32_t texts) : texts_(texts) {}
@@ -115,7 +115,7 @@ Outcome alone_of(const std::vector<std::vector<Token>>& tokens) {
 }  // namespace
 
 TEST_CASE("a batch is always full, and rounds in which a prompt is read are not timed") {
-  // Two texts at once of 12 tokens: {0} writes one a round, 12 rounds, the first of which reads it.
+  // Two texts at once of 12 tokens: {0} writes one per round, 12 rounds, the first of which reads it.
   ScriptedBatch batch(2);
   const BatchRuns runs = write(batch, {{0}, {0}}, 2, 12);
   CHECK(runs.rounds == 11);
@@ -199,7 +199,7 @@ TEST_CASE("figures of batches") {
   CHECK(all[2].over_fewest.value == doctest::Approx(3));
   CHECK(all[3].over_fewest.value == doctest::Approx(6));
   CHECK(all[0].milliseconds_per_token == doctest::Approx(1000));
-  CHECK(all[3].milliseconds_per_token == doctest::Approx(1000.0 / 3));  // 4 texts, 12 tokens a second
+  CHECK(all[3].milliseconds_per_token == doctest::Approx(1000.0 / 3));  // 4 texts, 12 tokens per second
   CHECK(all[0].tokens_per_round == doctest::Approx(3));
   CHECK(all[2].tokens_per_round == doctest::Approx(0.25));
   CHECK(all[0].own_share == doctest::Approx(0.1));

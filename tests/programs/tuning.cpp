@@ -377,7 +377,8 @@ TEST_CASE("for time, the target's cost depends on which models run in the round"
   const auto calls = tune(kThree, synthetic(0.3, alone), TunerObjective::swi);
   CHECK(find(calls, "cascade@base,small").forecast.calls[0] > 0);
 
-  // A stack may also do without its last drafter, one draft token of whom costs as much as ten of the target.
+  // A stack may also do without its last drafter, one draft token of which costs as much as ten of the
+  // target.
   Measured dear = synthetic(0.3, alone);
   dear.draft_costs.at("max-gram") = CostCurve({10.0});
   const TunedPipeline tuned = find(tune(kThree, dear, TunerObjective::speedup), "cascade@small,max-gram");

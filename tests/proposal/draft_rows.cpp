@@ -36,7 +36,7 @@ TEST_CASE("a distribution is found by its row, unless that is the caller's or it
   Distribution callers = stored;
   callers.logits = row.data();
   CHECK(rows.node_of(callers) == kNoParent);
-  callers.logits = rows.slot(2, row).data() + 4;  // behind the last
+  callers.logits = rows.slot(2, row).data() + 4;  // after the last
   CHECK(rows.node_of(callers) == kNoParent);
   CHECK(rows.node_of(Distribution::at(1)) == kNoParent);
   CHECK(DraftRows(4, 0).node_of(stored) == kNoParent);

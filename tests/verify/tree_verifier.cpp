@@ -164,7 +164,10 @@ TEST_CASE("a rule of the caller's own is not called for rows or a proposal that 
   const auto drawn = [&](bool with_shared_noise) -> const TokenTree& {
     tree.reset(3, 2);
     const Distribution from = tree.store(0, std::vector<float>(5), {});
-    with_shared_noise ? tree.draw_shared(0, from, rng) : tree.draw(0, from, rng);
+    if (with_shared_noise)
+      tree.draw_shared(0, from, rng);
+    else
+      tree.draw(0, from, rng);
     return tree;
   };
   const auto round = [&](auto model, auto rule, bool with_shared_noise) {

@@ -21,7 +21,7 @@ namespace specula {
 /// stays.
 struct MergedPass {
   const void* model = nullptr;    ///< the model of many texts, by its address: PassRequest::batch
-  std::vector<SlotNodes>& nodes;  ///< one a slot: texts that are being written, then those that are read
+  std::vector<SlotNodes>& nodes;  ///< one per slot: texts that are being written, then those that are read
   std::size_t written = 0;        ///< entries of texts that are being written
   /// Whether any text of the round is being written, in this pass or not, so that prompts hold it up.
   bool holds_up = false;

@@ -332,7 +332,7 @@ inline constexpr std::array kPipelines{
     PipelineEntry{"beam", kBeam, "the best paths of a beam search", kDefaultDraft, 1, 1, false, true,
                   &prepare_beam},
     PipelineEntry{"dynamic-tree", kDynamicTree,
-                  "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
+                  "EAGLE-2's tree: the TOTAL likeliest of what the TOP_K best tokens per node grow to",
                   kDefaultDraft, 1, 1, false, true, &prepare_dynamic_tree},
     PipelineEntry{
         "static-tree", kStaticTree,

@@ -73,7 +73,7 @@ class Model {
   std::int32_t size() const { return size(0); }                   ///< committed tokens
   std::int32_t capacity() const { return options_.capacity; }     ///< tokens and nodes of a text
   std::uint64_t change_count() const { return change_count(0); }  ///< see CountsChanges
-  /// Prefill: runs `prefill_chunk` tokens a pass. Fewer than 64, and than a chunk, wait for the next
+  /// Prefill: runs `prefill_chunk` tokens per pass. Fewer than 64, and than a chunk, wait for the next
   /// extend(). Throws std::invalid_argument, and changes nothing, for a token out of range or more tokens
   /// than fit.
   void append(Tokens tokens) {
