@@ -37,11 +37,11 @@ constexpr int kNormal = 1, kControl = 3, kUser = 4, kUnused = 5;
 /// A file of a vocabulary alone.
 struct File {
   std::string model;
-  std::vector<std::pair<std::string, int>> tokens;  // text and type
-  std::vector<std::string> merges;                  // of gpt2
-  std::map<std::string, std::string> texts;         // keys after "tokenizer.ggml."
-  std::map<std::string, std::uint32_t> numbers;
-  std::map<std::string, bool> flags;
+  std::vector<std::pair<std::string, int>> tokens = {};  // text and type
+  std::vector<std::string> merges = {};                  // of gpt2
+  std::map<std::string, std::string> texts = {};         // keys after "tokenizer.ggml."
+  std::map<std::string, std::uint32_t> numbers = {};
+  std::map<std::string, bool> flags = {};
 
   Token add(const std::string& text, int type) {
     tokens.emplace_back(text, type);
