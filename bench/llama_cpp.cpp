@@ -124,7 +124,7 @@ void verification(benchmark::State& state, const SamplingParams& params) {
   SamplerChain chain(kVocab, params);
   PhiloxRandom rng(3);
   VerifyResult result;
-  std::vector<double> own, theirs;
+  std::vector<double> ours, theirs;
   std::size_t at = 0;
   std::int64_t positions = 0, their_positions = 0;
   for (auto _ : state) {
@@ -135,7 +135,7 @@ void verification(benchmark::State& state, const SamplingParams& params) {
                    result);
     double spent = seconds(begin);
     positions += result.accepted_count() + 1;
-    own.push_back(spent / (result.accepted_count() + 1));
+    ours.push_back(spent / (result.accepted_count() + 1));
 
     begin = Clock::now();
     std::int32_t accepted = 0;
@@ -147,11 +147,11 @@ void verification(benchmark::State& state, const SamplingParams& params) {
     theirs.push_back(spent / (accepted + 1));
     state.SetIterationTime(spent);
   }
-  state.counters["positions"] = static_cast<double>(positions) / static_cast<double>(own.size());
-  state.counters["chain_positions"] = static_cast<double>(their_positions) / static_cast<double>(own.size());
-  state.counters["this_us"] = 1e6 * median(own);
+  state.counters["positions"] = static_cast<double>(positions) / static_cast<double>(ours.size());
+  state.counters["chain_positions"] = static_cast<double>(their_positions) / static_cast<double>(ours.size());
+  state.counters["this_us"] = 1e6 * median(ours);
   state.counters["chain_us"] = 1e6 * median(theirs);
-  state.counters["chain_over_this"] = median(theirs) / median(own);
+  state.counters["chain_over_this"] = median(theirs) / median(ours);
 }
 
 /// Eight branches of two nodes, or with one leaf a chain as long.

@@ -75,8 +75,8 @@ void add(std::vector<Contestant>& out, const std::string& text, PipelineModels& 
          MakeTyped make_typed) {
   const auto typed = [&](const char* kind) {
     using Run = decltype(make_typed());
-    const std::shared_ptr<Run> own(new Run(make_typed()));  // a Speculator does not move
-    out.push_back({text, kind, [own](Tokens prompt, std::size_t n) { return measure(*own, prompt, n); }});
+    const std::shared_ptr<Run> run(new Run(make_typed()));  // a Speculator does not move
+    out.push_back({text, kind, [run](Tokens prompt, std::size_t n) { return measure(*run, prompt, n); }});
   };
   typed("typed");
   const std::shared_ptr<Pipeline> named = make_pipeline(text, models, {.temperature = temperature});

@@ -94,25 +94,25 @@ void distillation(benchmark::State& state, bool with_gradient) {
     benchmark::DoNotOptimize(f());
     times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   };
-  std::vector<double> own, streamed, plain;
-  for (std::vector<double>* times : {&own, &streamed, &plain}) times->reserve(1 << 20);
+  std::vector<double> ours, streamed, plain;
+  for (std::vector<double>* times : {&ours, &streamed, &plain}) times->reserve(1 << 20);
   std::size_t at = 0;
   for (auto _ : state) {
     const std::size_t a = at % count, b = (at + count / 3) % count, c = (at + 2 * count / 3) % count;
     ++at;
     const auto gradient = [&](std::size_t i) { return std::span<float>(gradients).subspan(i * v, v); };
-    timed(own, [&] {
+    timed(ours, [&] {
       return loss.row(row(targets, a), row(drafts, a), with_gradient ? gradient(a) : std::span<float>());
     });
-    state.SetIterationTime(own.back());
+    state.SetIterationTime(ours.back());
     timed(streamed, [&] { return stream(row(targets, b)) ^ stream(row(drafts, b)); });
     if (with_gradient)
       timed(plain, [&] { return obvious(row(targets, c), row(drafts, c), loss, gradient(c)); });
   }
-  state.counters["pair_us"] = 1e6 * median(own);
+  state.counters["pair_us"] = 1e6 * median(ours);
   state.counters["stream_pair_us"] = 1e6 * median(streamed);
-  state.counters["over_stream"] = median(own) / median(streamed);
-  if (with_gradient) state.counters["obvious_over_this"] = median(plain) / median(own);
+  state.counters["over_stream"] = median(ours) / median(streamed);
+  if (with_gradient) state.counters["obvious_over_this"] = median(plain) / median(ours);
 }
 
 /// The same on another instruction set than this processor's widest.

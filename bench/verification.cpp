@@ -192,9 +192,9 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     }
     c.needed = c.target_rows + c.draft_rows;
   }
-  std::vector<double> own, streamed, obvious;  // of an iteration, a row needed
+  std::vector<double> ours, streamed, obvious;  // seconds per row needed, of each iteration
   double rows = 0;
-  for (std::vector<double>* times : {&own, &streamed, &obvious}) times->reserve(1 << 20);
+  for (std::vector<double>* times : {&ours, &streamed, &obvious}) times->reserve(1 << 20);
   std::size_t at = 0;
   for (auto _ : state) {
     const Case& a = cases[at % count];
@@ -215,16 +215,16 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
       benchmark::DoNotOptimize(naive(c, vocab, params, random).next_token);
       obvious.push_back(seconds(begin) / c.needed);
     }
-    own.push_back(this_time / a.needed);
+    ours.push_back(this_time / a.needed);
     rows += a.needed;
     state.SetIterationTime(this_time);
   }
   const auto n = static_cast<double>(state.iterations());
   state.counters["rows"] = rows / n;
-  state.counters["row_us"] = 1e6 * median(own);
+  state.counters["row_us"] = 1e6 * median(ours);
   state.counters["stream_row_us"] = 1e6 * median(streamed);
-  state.counters["over_stream"] = median(own) / median(streamed);
-  if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
+  state.counters["over_stream"] = median(ours) / median(streamed);
+  if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(ours);
 }
 
 /// A draft whose row after node n is the target's after n, flattened: most of its draft tokens are accepted.
@@ -287,7 +287,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   VerifyWorkspace workspace(vocab, nodes);
   VerifyResult result;
   result.accepted.reserve(static_cast<std::size_t>(nodes) + 1);
-  std::vector<double> own;  // of an iteration, a row on the path
+  std::vector<double> row_seconds;  // per row on the path, of each iteration
   double rows = 0, draft_tokens = 0;
   std::size_t at = 0;
   for (auto _ : state) {
@@ -298,7 +298,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
                    rng, result);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     benchmark::DoNotOptimize(result.next_token);
-    own.push_back(seconds / static_cast<double>(result.accepted.size()));
+    row_seconds.push_back(seconds / static_cast<double>(result.accepted.size()));
     rows += static_cast<double>(result.accepted.size());
     draft_tokens += c.tree->size() - 1;
     state.SetIterationTime(seconds);
@@ -306,7 +306,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   const auto n = static_cast<double>(state.iterations());
   state.counters["rows"] = rows / n;
   state.counters["draft_tokens"] = draft_tokens / n;
-  state.counters["row_us"] = 1e6 * median(own);
+  state.counters["row_us"] = 1e6 * median(row_seconds);
 }
 
 /// verification() on another instruction set than this processor's widest.

@@ -35,7 +35,7 @@ enum specula_form {
   SPECULA_CHOSEN = 0,         ///< nothing was drawn: the likeliest tokens, n-grams, tokens of a fixed list
   SPECULA_LOGITS = 1,         ///< rows of logits
   SPECULA_PROBABILITIES = 2,  ///< rows of probabilities as floats, which add up to 1
-  SPECULA_FEW = 3             ///< a few tokens a row with their probabilities, which add up to 1
+  SPECULA_FEW = 3             ///< a few tokens per row with their probabilities, which add up to 1
 };
 
 /// What became of a sequence, or of a row that was drawn from. Where it is not 0, nothing was emitted, and
@@ -73,12 +73,12 @@ typedef struct specula_stats {
 
 /// One round of B sequences: their proposals, rows of logits of the target, and q.
 ///
-/// A proposal is a tree of nodes: node 0, the root, is the text's last token, the others are draft tokens,
+/// A proposal is a tree of nodes: node 0, the root, is the text's last token; the others are draft tokens,
 /// parents before children. Without `parent` it is a chain. A sequence without draft tokens has its root
 /// alone; a slot without nodes is empty, which is no error. The row of a node is of the token after it.
 ///
-/// p is the softmax of the target's row under temperature, top-k, top-p and min-p, in this order. Whoever
-/// truncates or penalises does so once, in p and q alike: by the parameters, or in the rows.
+/// p is the softmax of the target's row under temperature, top-k, top-p and min-p, in this order. A caller
+/// that truncates or penalises does so once, in p and q alike: by the parameters, or in the rows.
 ///
 /// Fields up to out_status are required; the others may stay 0.
 typedef struct specula_round {
@@ -124,13 +124,13 @@ typedef struct specula_round {
                                      ///< softmax of the draft's row under the parameters of p
   const int32_t* draft_token;        ///< SPECULA_FEW: (R, few) tokens, each at most once in a row; negative:
                                      ///< padding
-  int32_t few;                       ///< SPECULA_FEW: tokens a row, at least 1
+  int32_t few;                       ///< SPECULA_FEW: tokens per row, at least 1
   int32_t reserved;                  ///< 0
 
   float* out_log_prob;  ///< (B, width) ln p of the emitted tokens; 0 at temperature 0. Null: not written
 } specula_round;
 
-/// Draft tokens for R nodes, each from its row of the draft's logits, n draws a row.
+/// Draft tokens for R nodes, each from its row of the draft's logits, n draws per row.
 ///
 /// With rows in the order of draft tokens, out_token, out_scale and out_stats pass to specula_verify() as
 /// they are; q is then SPECULA_LOGITS over the same rows. Uniform draws are those of the library's drafters:

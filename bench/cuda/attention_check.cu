@@ -197,7 +197,7 @@ void check_refusals(const Device& device, const Stream& stream, Json& json, Repo
   device::TreeAttentionPlan<BFloat16, 128> plan;
   refusals.expect(cudaErrorInvalidDevice, kernels.make_plan(&plan, capacity, device.id + 1),
                   "a plan for another device");
-  refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "a plan that nobody made");
+  refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "a plan that was not made");
   SPECULA_CHECK(kernels.make_plan(&plan, capacity, device.id));
   refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "null arrays");
   refusals.expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");

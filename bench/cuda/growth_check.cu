@@ -452,10 +452,10 @@ void check_refusals(const Device& device, Json& json, Report& report) {
   refusals.expect(
       cudaErrorInvalidValue,
       device::dynamic_tree_step(tree, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
-      "a plan that nobody made");
+      "a plan that was not made");
   refusals.expect(cudaErrorInvalidValue,
                   device::cape_step(cape, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
-                  "a plan that nobody made");
+                  "a plan that was not made");
   refusals.expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
   write(json, report, "errors that the host sees", refusals.tally());
 }

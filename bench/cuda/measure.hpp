@@ -165,7 +165,7 @@ struct Bar {
   double limit = 0, value = 0;
   double next = 0;  // where there is one: the limit after this one
   std::string unit = "us";
-  Twice time;        // us a launch
+  Twice time;        // us per launch
   double bytes = 0;  // that must be moved
   double flops = 0;  // that must be done
   double floor = 0;  // us: the bytes over the copy bandwidth
@@ -189,7 +189,7 @@ struct Bar {
   }
 };
 
-/// A bar over microseconds, `bandwidth` in bytes a second.
+/// A bar over microseconds, `bandwidth` in bytes per second.
 inline Bar time_bar(std::string name, double limit_us, Twice time, double bytes, double bandwidth) {
   Bar out;
   out.name = std::move(name);

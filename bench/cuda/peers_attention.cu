@@ -55,14 +55,14 @@ template <flashinfer::MaskMode kMode>
 class Pass {
  public:
   Pass(const Shape& shape, int pages, int first, int last, const Stream& stream) : shape_(shape) {
-    const int slots = last - first, own = (slots + kPage - 1) / kPage;
+    const int slots = last - first, used_pages = (slots + kPage - 1) / kPage;
     std::vector<std::int32_t> begin{0}, first_page{0}, page, of_last, mask_begin{0};
     std::vector<unsigned char> mask;
     for (int s = 0; s < shape.sequences; ++s) {
       begin.push_back(begin.back() + shape.nodes);
-      first_page.push_back(first_page.back() + own);
-      for (int i = 0; i < own; ++i) page.push_back(s * pages + first / kPage + i);
-      of_last.push_back(slots - (own - 1) * kPage);
+      first_page.push_back(first_page.back() + used_pages);
+      for (int i = 0; i < used_pages; ++i) page.push_back(s * pages + first / kPage + i);
+      of_last.push_back(slots - (used_pages - 1) * kPage);
       if (kMode != flashinfer::MaskMode::kCustom) continue;
       const std::size_t base = mask.size();
       mask.resize(base + (static_cast<std::size_t>(shape.nodes) * static_cast<std::size_t>(slots) + 7) / 8);

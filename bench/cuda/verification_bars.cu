@@ -59,7 +59,7 @@ class BarWork {
   const RuleKernels<BFloat16>& kernels() const { return kernels_; }
   const RulePlan& plan() const { return plan_; }
   double bytes() const { return bytes_ / sets_; }  // a set, from the verification results
-  double accepted() const { return accepted_ / sets_ / shape_.sequences; }  // draft tokens a sequence
+  double accepted() const { return accepted_ / sets_ / shape_.sequences; }  // draft tokens per sequence
 
   cudaError_t launch(const RulePlan& plan, int set, cudaStream_t stream) const {
     const std::ptrdiff_t b = static_cast<std::ptrdiff_t>(set) * shape_.sequences;

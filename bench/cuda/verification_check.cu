@@ -336,7 +336,7 @@ void check_refusals(const Device& device, const Stream& stream, Json& json, Repo
                     "a plan for another device");
     refusals.expect(cudaErrorInvalidValue, kernels.plan(&plan, {1, 4, 3, 0}, device.id), "no vocabulary");
     refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream),
-                    "a plan that nobody made");
+                    "a plan that was not made");
     SPECULA_CHECK(kernels.plan(&plan, capacity, device.id));
     refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "null arrays");
   }

@@ -29,7 +29,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The source of uniform draws is somebody else's.
+/// Draws from a source that the caller owns.
 struct Borrowed {
   ExactRandom& rng;
   bool accept(double probability, const RandomKey& key) { return rng.accept(probability, key); }
@@ -710,8 +710,8 @@ TEST_CASE("memory for random arrays is never left, and what is emitted is in ran
     for (auto& at : begin) at = std::max(at, 0);
     const auto token = some(12, -1, vocab), parent = some(12, -1, 4), position = some(4, 0, 50);
     const auto map = some(12, -1, 12);
-    std::vector<std::int32_t> own(12);
-    for (std::size_t n = 0; n < 12; ++n) own[n] = std::min(11, map[n]);  // in the rows that there are
+    std::vector<std::int32_t> draft_row(12);
+    for (std::size_t n = 0; n < 12; ++n) draft_row[n] = std::min(11, map[n]);  // in the rows that there are
     std::vector<NodeId> parents(parent);
     for (const auto first : begin)
       if (first < nodes) parents[static_cast<std::size_t>(first)] = -1;
@@ -752,13 +752,13 @@ TEST_CASE("memory for random arrays is never left, and what is emitted is in ran
     };
     switch (round % 4) {
       case 0:
-        run(Rejection{}, LogitsDraft<float>{draft.data(), 6, nullptr, own.data(), scale.data(), 12});
+        run(Rejection{}, LogitsDraft<float>{draft.data(), 6, nullptr, draft_row.data(), scale.data(), 12});
         break;
       case 1:
-        run(Traversal{}, ProbsDraft{probs.data(), 6, own.data(), scale.data(), 12});
+        run(Traversal{}, ProbsDraft{probs.data(), 6, draft_row.data(), scale.data(), 12});
         break;
       case 2:
-        run(Traversal{}, SparseDraft{map.data(), probs.data(), 1, own.data(), scale.data(), 12});
+        run(Traversal{}, SparseDraft{map.data(), probs.data(), 1, draft_row.data(), scale.data(), 12});
         break;
       default:
         run(SampleAndMatch{}, ChosenDraft{});

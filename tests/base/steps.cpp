@@ -16,7 +16,7 @@ using namespace specula;
 
 namespace {
 
-/// What has an arena: as a ProposalBuilder. Whoever awaits it waits, unless it answers at once.
+/// What has an arena: as a ProposalBuilder. A coroutine that awaits it waits, unless it answers at once.
 struct Desk {
   explicit Desk(bool at_once, std::size_t bytes = 4096) : answers(at_once), arena(bytes) {}
   StepsArena& steps_arena() { return arena; }

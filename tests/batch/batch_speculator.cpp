@@ -456,15 +456,15 @@ TEST_CASE(
     for (const TextRequest& request : all) batch.join(request);
     while (!batch.empty())
       for (const TextResult& text : batch.step()) {
-        const std::vector<Token>& own = want[static_cast<std::size_t>(text.id - 1)].tokens;
+        const std::vector<Token>& wanted = want[static_cast<std::size_t>(text.id - 1)].tokens;
         if (!text.failure) {
-          CHECK(text.tokens == own);
+          CHECK(text.tokens == wanted);
           continue;
         }
         CHECK_THROWS_WITH(std::rethrow_exception(text.failure), "on purpose");
         ++failures;
-        REQUIRE(text.tokens.size() < own.size());
-        CHECK(std::equal(text.tokens.begin(), text.tokens.end(), own.begin()));
+        REQUIRE(text.tokens.size() < wanted.size());
+        CHECK(std::equal(text.tokens.begin(), text.tokens.end(), wanted.begin()));
       }
     return failures;
   };

@@ -220,8 +220,8 @@ class SmallSeenBatch : public SeenBatch {
   void expect_room(std::span<const SlotNodes> nodes) const {
     std::int32_t held = 0;
     for (std::int32_t s = 0; s < slots(); ++s) held += size(s) - queued(s);
-    for (const SlotNodes& own : nodes)
-      held += queued(own.slot) + static_cast<std::int32_t>(own.tokens.size());
+    for (const SlotNodes& slot_nodes : nodes)
+      held += queued(slot_nodes.slot) + static_cast<std::int32_t>(slot_nodes.tokens.size());
     if (held > limit) throw NoRoom("no room for " + std::to_string(held));
   }
 };

@@ -31,9 +31,9 @@ void same_logprobs(Rule rule, Shape shape, float temperature, bool processed) {
     });
     REQUIRE(texts.size() == all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto& own = texts.at(i + 1);
-      CHECK(own == specula_test::written_alone(all[i], rule, shape));
-      CHECK(own.logprobs.size() == own.tokens.size() * static_cast<std::size_t>(1 + all[i].logprobs->top));
+      const auto& text = texts.at(i + 1);
+      CHECK(text == specula_test::written_alone(all[i], rule, shape));
+      CHECK(text.logprobs.size() == text.tokens.size() * static_cast<std::size_t>(1 + all[i].logprobs->top));
     }
   }
 }
@@ -61,11 +61,11 @@ TEST_CASE(
     TextRequest request{.prompt = {1, 2}, .max_new_tokens = 20, .params = {.temperature = 0}, .seed = 1};
     request.logprobs = LogprobOptions{};
     request.sink = [&](Tokens fresh) {
-      const Logprobs own = batch.logprobs(id);
-      REQUIRE(own.size() == fresh.size());
-      for (std::size_t i = 0; i < fresh.size(); ++i) CHECK(own[i].token == fresh[i]);
+      const Logprobs logprobs = batch.logprobs(id);
+      REQUIRE(logprobs.size() == fresh.size());
+      for (std::size_t i = 0; i < fresh.size(); ++i) CHECK(logprobs[i].token == fresh[i]);
       if (++calls == rounds && throws) throw std::runtime_error("no disk");
-      for (std::size_t i = 0; i < fresh.size(); ++i) seen.push_back(own[i].logprob);
+      for (std::size_t i = 0; i < fresh.size(); ++i) seen.push_back(logprobs[i].logprob);
       given += fresh.size();
       return calls != rounds;
     };

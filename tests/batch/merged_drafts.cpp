@@ -126,7 +126,7 @@ TEST_CASE("a draft with exits is not merged, under a target that is") {
                       EarlyExitDrafter{exits.emplace_back(kVocab, 4, 3), {0.5f, 0.6f}}, Chain<>{.length = 2}};
   });
   CHECK(exits.size() == 2 * kTexts);
-  for (const ToyExits& own : exits) CHECK(own.size() > 3);  // each has its own passes
+  for (const ToyExits& draft : exits) CHECK(draft.size() > 3);  // each has its own passes
 }
 
 TEST_CASE("a target that skips layers as its draft is not merged") {

@@ -71,9 +71,9 @@ template <class MakeVerifier, class Shape>
 Text write_alone(const Rules& rules, bool masks_draft, MakeVerifier verifier, const Shape& shape,
                  const TextRequest& request) {
   ToyModel target(kVocab, 1, 2.0f, kCapacity), draft(kVocab, 2, 2.0f, kCapacity);
-  Processed own{target, std::cref(rules)}, own_draft{draft, std::cref(rules)};
+  Processed processed_target{target, std::cref(rules)}, processed_draft{draft, std::cref(rules)};
   const auto write = [&](auto drafter) {
-    Speculator run{verifier(own), std::move(drafter), shape};
+    Speculator run{verifier(processed_target), std::move(drafter), shape};
     run.verifier().set_params(request.params);
     List tokens;
     run.generate(request.prompt, {.max_new_tokens = request.max_new_tokens},
@@ -81,7 +81,7 @@ Text write_alone(const Rules& rules, bool masks_draft, MakeVerifier verifier, co
                  [&](Tokens fresh) { tokens.insert(tokens.end(), fresh.begin(), fresh.end()); });
     return text_of(tokens, run.stats());
   };
-  return masks_draft ? write(ModelDrafter{own_draft}) : write(ModelDrafter{draft});
+  return masks_draft ? write(ModelDrafter{processed_draft}) : write(ModelDrafter{draft});
 }
 
 /// Models of kTexts slots, with what wraps each slot. The texts that join first have the slots in this order.
@@ -89,7 +89,7 @@ struct Models {
   ToyBatch target, draft;
   std::vector<Rules> rules;
   std::deque<Slot> targets, drafts;
-  std::deque<ProcessedSlot> own, own_drafts;
+  std::deque<ProcessedSlot> processed_targets, processed_drafts;
   std::deque<AnyModel> any, any_drafts;
 
   explicit Models(std::int32_t chunk = 1000)
@@ -97,9 +97,9 @@ struct Models {
     for (std::int32_t i = 0; i < kTexts; ++i) rules.emplace_back(i);
     for (std::int32_t i = 0; i < kTexts; ++i) {
       targets.emplace_back(target, i), drafts.emplace_back(draft, i);
-      own.emplace_back(targets.back(), std::cref(rules[static_cast<std::size_t>(i)]));
-      own_drafts.emplace_back(drafts.back(), std::cref(rules[static_cast<std::size_t>(i)]));
-      any.emplace_back(own.back()), any_drafts.emplace_back(own_drafts.back());
+      processed_targets.emplace_back(targets.back(), std::cref(rules[static_cast<std::size_t>(i)]));
+      processed_drafts.emplace_back(drafts.back(), std::cref(rules[static_cast<std::size_t>(i)]));
+      any.emplace_back(processed_targets.back()), any_drafts.emplace_back(processed_drafts.back());
     }
   }
 };
@@ -145,11 +145,15 @@ void check_batch(MakeVerifier verifier, const Shape& shape, std::int64_t draft_p
             temperature);
       else if (masks_draft)
         all = write_all(
-            models, [&](std::int32_t s) { return make(models.own[at(s)], models.own_drafts[at(s)]); },
+            models,
+            [&](std::int32_t s) {
+              return make(models.processed_targets[at(s)], models.processed_drafts[at(s)]);
+            },
             temperature);
       else
         all = write_all(
-            models, [&](std::int32_t s) { return make(models.own[at(s)], models.drafts[at(s)]); },
+            models,
+            [&](std::int32_t s) { return make(models.processed_targets[at(s)], models.drafts[at(s)]); },
             temperature);
       std::int64_t rounds = 0;
       for (std::int32_t i = 0; i < kTexts; ++i) {
@@ -194,7 +198,8 @@ TEST_CASE("texts that share slots have each its own processor, also after a paus
         kTexts,
         [&](std::int32_t s) {
           const auto at = static_cast<std::size_t>(s);
-          return Speculator{verifier(models.own[at]), ModelDrafter{models.own_drafts[at]}, shape};
+          return Speculator{verifier(models.processed_targets[at]), ModelDrafter{models.processed_drafts[at]},
+                            shape};
         },
         models.draft, models.target};
     std::vector<std::int32_t> entered(kMore);
@@ -323,7 +328,8 @@ TEST_CASE("a pass of the target that fails is repeated, with the same texts") {
         models,
         [&](std::int32_t s) {
           const auto at = static_cast<std::size_t>(s);
-          return Speculator{verifier(models.own[at]), ModelDrafter{models.own_drafts[at]}, shape};
+          return Speculator{verifier(models.processed_targets[at]), ModelDrafter{models.processed_drafts[at]},
+                            shape};
         },
         1);
     for (std::int32_t i = 0; i < kTexts; ++i) {
@@ -347,12 +353,12 @@ TEST_CASE("log-probabilities of a merged pass are of the raw row, or of the proc
         for (const TokenLogprob& likely : run.logprobs().top(i)) all.push_back(likely.logprob);
       }
     };
-    using Run = decltype(make(models.own[0], models.own_drafts[0]));
+    using Run = decltype(make(models.processed_targets[0], models.processed_drafts[0]));
     std::vector<std::unique_ptr<Run>> runs;
     std::vector<PhiloxRandom> rngs;
     std::vector<std::vector<double>> got(kTexts);
     for (std::size_t i = 0; i < kTexts; ++i) {
-      runs.emplace_back(new Run(make(models.own[i], models.own_drafts[i])));
+      runs.emplace_back(new Run(make(models.processed_targets[i], models.processed_drafts[i])));
       rngs.emplace_back(17, static_cast<std::uint32_t>(i));
       runs[i]->verifier().report_logprobs({.top = 3, .processed = processed});
       runs[i]->start(request(static_cast<std::int32_t>(i), 1).prompt);
@@ -384,8 +390,9 @@ TEST_CASE("log-probabilities of a merged pass are of the raw row, or of the proc
     CHECK(models.target.passes == kRounds);
     for (std::size_t i = 0; i < kTexts; ++i) {
       ToyModel target(kVocab, 1, 2.0f, kCapacity), draft(kVocab, 2, 2.0f, kCapacity);
-      Processed own{target, std::cref(models.rules[i])}, own_draft{draft, std::cref(models.rules[i])};
-      auto alone = make(own, own_draft);
+      Processed processed_target{target, std::cref(models.rules[i])},
+          processed_draft{draft, std::cref(models.rules[i])};
+      auto alone = make(processed_target, processed_draft);
       alone.verifier().report_logprobs({.top = 3, .processed = processed});
       alone.start(request(static_cast<std::int32_t>(i), 1).prompt);
       std::vector<double> want;

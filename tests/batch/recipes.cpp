@@ -39,7 +39,8 @@ class Paged : public Model {
     std::int32_t wanted = 0;
     for (std::int32_t slot = 0; slot < slots(); ++slot)
       wanted += (size(slot) + 3) / 4;  // committed and queued
-    for (const SlotNodes& own : nodes) wanted += (static_cast<std::int32_t>(own.tokens.size()) + 3) / 4;
+    for (const SlotNodes& slot_nodes : nodes)
+      wanted += (static_cast<std::int32_t>(slot_nodes.tokens.size()) + 3) / 4;
     if (wanted > pages_ && ++refused)
       throw NoRoom(std::to_string(wanted) + " pages are needed, and there are " + std::to_string(pages_));
     return Model::extend(nodes);
@@ -70,7 +71,7 @@ Texts preempt(Batch& batch, TextId other, TextRequest urgent) {
   return texts;
 }
 
-/// While a long prompt is read, chunk() tokens a pass, the texts that are being written get tokens in every
+/// While a long prompt is read, chunk() tokens per pass, the texts that are being written get tokens in every
 /// step. Returns how many steps that took.
 template <class Batch>
 int read_beside(Batch& batch, TextRequest long_prompt, Texts& texts) {
@@ -217,8 +218,8 @@ TextRequest asked(Token first, std::int32_t tokens = 16) {
 std::vector<Token> alone(TextRequest request, std::uint64_t model = 5) {
   request.sink = {}, request.enter = {};
   Model target(1, 7, model);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   batch.join(std::move(request));
   Texts texts;
   while (!batch.empty()) step(batch, texts);
@@ -229,8 +230,8 @@ std::vector<Token> alone(TextRequest request, std::uint64_t model = 5) {
 
 TEST_CASE("pages: texts that make room for others lose nothing") {
   Paged target(4, 14);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   for (Token first = 0; first < 6; ++first) batch.join(asked(first, 20));
   Texts texts;
   while (!batch.empty())
@@ -245,8 +246,8 @@ TEST_CASE("pages: texts that make room for others lose nothing") {
 
 TEST_CASE("preemption: the urgent text comes first, the other is what it is alone") {
   Model target(1, 7, 5);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   const TextId other = batch.join(asked(1));
   batch.step();
   const Texts texts = preempt(batch, other, asked(2));
@@ -256,8 +257,8 @@ TEST_CASE("preemption: the urgent text comes first, the other is what it is alon
 
 TEST_CASE("chunks: a text gets tokens while a long prompt is read") {
   Model target(2, 7, 5, /*chunk*/ 4, /*capacity*/ 128);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   int beside = 0;
   TextRequest text = asked(1, 40);
   text.sink = [&](Tokens) { return ++beside > 0; };
@@ -282,8 +283,8 @@ TEST_CASE("chunks: a text gets tokens while a long prompt is read") {
 
 TEST_CASE("cancellation: what was written until then, and nothing of others is lost") {
   Model target(1, 7, 5);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   int left = 3;
   Texts texts;
   const TextId id = batch.join(asked(1, 40)), next = batch.join(asked(2));
@@ -304,8 +305,8 @@ TEST_CASE("cancellation: what was written until then, and nothing of others is l
 
 TEST_CASE("seeds: samples differ, are the same again, and their prompt is read once") {
   Model target(3, 7, 5, /*chunk*/ 4);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   TextRequest one = asked(1);
   one.prompt = {1, 1, 2, 3, 1, 4, 2, 2, 0, 5, 1, 3};
   const auto texts = samples(batch, one, 3);
@@ -347,8 +348,8 @@ TEST_CASE("parameters of each text: none has what is banned in it, others do") {
 TEST_CASE("a failing pass: the round is repeated, and the texts are those of a target that does not fail") {
   for (const int fails : {2, 5}) {
     Model target(2, 7, 5);
-    Slots own(target);
-    auto batch = own.batch();
+    Slots slots(target);
+    auto batch = slots.batch();
     const TextId one = batch.join(asked(1)), other = batch.join(asked(2));
     target.throw_pass = fails;
     const Texts texts = with_retries(batch, {one, other}, 1);
@@ -356,8 +357,8 @@ TEST_CASE("a failing pass: the round is repeated, and the texts are those of a t
     CHECK(texts.at(other) == alone(asked(2)));
   }
   Model target(1, 7, 5);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   const TextId id = batch.join(asked(1));
   target.throw_pass = 4;
   const std::vector<Token> some = with_retries(batch, {id}, 0).at(id), all = alone(asked(1));
@@ -395,8 +396,8 @@ TEST_CASE("structured output: pairs, and nothing else") {
 
 TEST_CASE("metrics: their sums are those of the texts") {
   Model target(2, 7, 5);
-  Slots own(target);
-  auto batch = own.batch();
+  Slots slots(target);
+  auto batch = slots.batch();
   for (Token first = 0; first < 4; ++first) batch.join(asked(first));
   Exported out;
   while (!batch.empty())

@@ -39,7 +39,7 @@ void pauses_change_nothing(Rule rule, Shape shape, float temperature) {
       auto texts = write_all(batch, [&](int step) {
         const auto id = static_cast<TextId>(step) % all.size() + 1;
         if (step % 4 == 3) {
-          for (const TextId own : waiting) CHECK(batch.resume(own));
+          for (const TextId waiting_id : waiting) CHECK(batch.resume(waiting_id));
           waiting.clear();
         } else if (paused < 40 && !batch.text(id).empty() && batch.pause(id)) {
           ++paused;
@@ -47,7 +47,7 @@ void pauses_change_nothing(Rule rule, Shape shape, float temperature) {
           CHECK(batch.paused() == static_cast<std::int32_t>(waiting.size()));
         }
         if (batch.empty())
-          for (const TextId own : std::exchange(waiting, {})) batch.resume(own);
+          for (const TextId waiting_id : std::exchange(waiting, {})) batch.resume(waiting_id);
       });
       CHECK(paused > 5);
       REQUIRE(texts.size() == all.size());

@@ -107,7 +107,7 @@ TEST_CASE("run_pass(): what runs of texts that are written, and of prompts") {
                        std::vector<std::int32_t> named, std::int32_t rows, std::int32_t queued) {
     const PassRows got = run_pass(model, MergedPass{&model, nodes, written, holds_up});
     std::vector<std::int32_t> slots;
-    for (const SlotNodes& own : nodes) slots.push_back(own.slot);
+    for (const SlotNodes& slot_nodes : nodes) slots.push_back(slot_nodes.slot);
     CHECK(slots == named);
     CHECK(got.rows.rows == rows);
     CHECK(got.queued == queued);

@@ -169,12 +169,13 @@ struct Pair {
       return run_pass(wanted.model == &target ? target : draft, wanted);
     };
   }
-  using Own = Speculator<TreeVerifier<SlotOf<ToyBatch>, Sampling>, ModelDrafter<SlotOf<ToyBatch>>, Chain<>>;
+  using SlotRun =
+      Speculator<TreeVerifier<SlotOf<ToyBatch>, Sampling>, ModelDrafter<SlotOf<ToyBatch>>, Chain<>>;
   ToyBatch target{2, kSceneVocab, 3}, draft{2, kSceneVocab, 4};
   std::deque<SlotOf<ToyBatch>> targets, drafts;
-  std::deque<Own> runs;
-  std::deque<BatchText<Own>> texts;
-  std::vector<BatchText<Own>*> both;
+  std::deque<SlotRun> runs;
+  std::deque<BatchText<SlotRun>> texts;
+  std::vector<BatchText<SlotRun>*> both;
   const BatchSizes sizes{.texts = 2, .nodes = {.most = 3}};
 };
 
@@ -206,7 +207,7 @@ TEST_CASE(
 
 TEST_CASE("limits, stop tokens and sinks end a text; what was emitted is `fresh`") {
   Pair pair;
-  BatchRounds<Pair::Own> rounds(pair.sizes);
+  BatchRounds<Pair::SlotRun> rounds(pair.sizes);
   const std::vector<Token> stop{0, 1, 2, 3, 4};
   pair.texts[0].limits.stop = stop;
   pair.texts[1].limits.max_new_tokens = 4;
@@ -220,7 +221,7 @@ TEST_CASE("limits, stop tokens and sinks end a text; what was emitted is `fresh`
   CHECK(pair.texts[0].out == Generated{1, FinishReason::stop_token});
   CHECK(pair.texts[0].fresh.size() == 1);
   std::size_t emitted = pair.texts[1].fresh.size();
-  std::vector<BatchText<Pair::Own>*> one{&pair.texts[1]};
+  std::vector<BatchText<Pair::SlotRun>*> one{&pair.texts[1]};
   while (pair.texts[1].state == TextState::writing) {
     run_round(one, rounds, pair.pass());
     emitted += pair.texts[1].fresh.size();
@@ -230,7 +231,7 @@ TEST_CASE("limits, stop tokens and sinks end a text; what was emitted is `fresh`
   CHECK(seen.size() == 4);
   Pair none;
   none.texts[0].limits.max_new_tokens = 0;
-  BatchRounds<Pair::Own> others(none.sizes);
+  BatchRounds<Pair::SlotRun> others(none.sizes);
   run_round(none.both, others, none.pass());
   CHECK(none.texts[0].out == Generated{0, FinishReason::limit});
   CHECK(none.texts[0].fresh.empty());
@@ -241,7 +242,7 @@ TEST_CASE(
     "a failing pass: of the target no text has changed, of a draft drafting ends; a sink's failure is its "
     "text's") {
   Pair pair;
-  BatchRounds<Pair::Own> rounds(pair.sizes, BatchBudget(CostCurve({1, 1.01}), CostCurve({0.01})));
+  BatchRounds<Pair::SlotRun> rounds(pair.sizes, BatchBudget(CostCurve({1, 1.01}), CostCurve({0.01})));
   pair.target.throw_pass = 1;
   CHECK_THROWS_WITH(run_round(pair.both, rounds, pair.pass()), "the pass failed");
   for (const auto& text : pair.texts) {
@@ -262,10 +263,10 @@ TEST_CASE(
 
 TEST_CASE("an engine's own pass may let prompts wait; one with another number of rows fails") {
   Pair pair;
-  BatchRounds<Pair::Own> rounds(pair.sizes);
+  BatchRounds<Pair::SlotRun> rounds(pair.sizes);
   const auto only_first = [&](const MergedPass& wanted) {
     ToyBatch& model = wanted.model == &pair.target ? pair.target : pair.draft;
-    std::erase_if(wanted.nodes, [](const SlotNodes& own) { return own.slot == 1; });
+    std::erase_if(wanted.nodes, [](const SlotNodes& slot_nodes) { return slot_nodes.slot == 1; });
     return PassRows{model.extend(wanted.nodes)};
   };
   run_round(pair.both, rounds, only_first);
@@ -286,7 +287,7 @@ TEST_CASE("an engine's own pass may let prompts wait; one with another number of
   CHECK(pair.runs[0].text().size() > size);
 }
 
-TEST_CASE("texts of two drafts: the order of their passes, and who waits for one that fails") {
+TEST_CASE("texts of two drafts: the order of their passes, and which text waits for one that fails") {
   ToyBatch second(2, kSceneVocab, 5);
   for (const bool fails : {false, true})
     for (const bool turned : {false, true}) {
@@ -294,12 +295,12 @@ TEST_CASE("texts of two drafts: the order of their passes, and who waits for one
       CAPTURE(turned);
       Pair pair;
       SlotOf<ToyBatch> other(second, 1);
-      Pair::Own run{TreeVerifier{pair.targets[1], Sampling{}}, ModelDrafter{other}, Chain<>{.length = 2}};
+      Pair::SlotRun run{TreeVerifier{pair.targets[1], Sampling{}}, ModelDrafter{other}, Chain<>{.length = 2}};
       run.start(std::vector<Token>{1, 1});
       pair.texts[1].run = &run;
       BatchSizes sizes = pair.sizes;
       if (turned) sizes.drafts = {&second};  // the first draft is not named, so it comes after
-      BatchRounds<Pair::Own> rounds(sizes);
+      BatchRounds<Pair::SlotRun> rounds(sizes);
       std::vector<const void*> order;
       run_round(pair.both, rounds, [&](const MergedPass& wanted) {
         order.push_back(wanted.model);
@@ -320,7 +321,7 @@ TEST_CASE("texts of two drafts: the order of their passes, and who waits for one
 
 TEST_CASE("without its draft, a text's rounds are plain") {
   Pair pair;
-  BatchRounds<Pair::Own> rounds(pair.sizes);
+  BatchRounds<Pair::SlotRun> rounds(pair.sizes);
   for (auto& text : pair.texts) text.drafts = false;
   run_round(pair.both, rounds, pair.pass());
   CHECK(pair.draft.passes == 0);
@@ -329,16 +330,16 @@ TEST_CASE("without its draft, a text's rounds are plain") {
 
 TEST_CASE("what is refused, before anything begins") {
   Pair pair;
-  BatchRounds<Pair::Own> one({.texts = 1, .nodes = {.most = 3}});
+  BatchRounds<Pair::SlotRun> one({.texts = 1, .nodes = {.most = 3}});
   CHECK_THROWS_AS(run_round(pair.both, one, pair.pass()), std::invalid_argument);
-  CHECK_THROWS_AS(BatchRounds<Pair::Own>({.texts = 0}), std::invalid_argument);
-  CHECK_THROWS_AS(BatchRounds<Pair::Own>(pair.sizes, BatchBudget(), 0.5), std::invalid_argument);
-  BatchRounds<Pair::Own> small({.texts = 2, .nodes = {.most = 2}}, BatchBudget());
+  CHECK_THROWS_AS(BatchRounds<Pair::SlotRun>({.texts = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(BatchRounds<Pair::SlotRun>(pair.sizes, BatchBudget(), 0.5), std::invalid_argument);
+  BatchRounds<Pair::SlotRun> small({.texts = 2, .nodes = {.most = 2}}, BatchBudget());
   CHECK_THROWS_AS(run_round(pair.both, small, pair.pass()), std::invalid_argument);
   // 256 texts of 2^23 nodes are one more than can be counted.
-  CHECK_THROWS_WITH_AS(BatchRounds<Pair::Own>({.texts = 256, .nodes = {.most = 1 << 23}}, BatchBudget()),
+  CHECK_THROWS_WITH_AS(BatchRounds<Pair::SlotRun>({.texts = 256, .nodes = {.most = 1 << 23}}, BatchBudget()),
                        doctest::Contains("2147483648 nodes"), std::invalid_argument);
-  BatchRounds<Pair::Own> rounds(pair.sizes);
+  BatchRounds<Pair::SlotRun> rounds(pair.sizes);
   pair.texts[0].limits.max_new_tokens = 0;  // it would end
   for (const TextState state : {TextState::ended, TextState::failed, TextState::paused}) {
     pair.texts[1].state = state;
@@ -353,14 +354,14 @@ TEST_CASE("one budget is refused where the target's passes are not merged") {
   SlotOf<ToyBatch> t(target, 0), d(draft, 0);
   Speculator path{PathVerifier{t, Sampling{}}, ModelDrafter{d}, Chain<>{.length = 2}};
   path.start(std::vector<Token>{1});
-  using Own = decltype(path);
-  BatchText<Own> text{.run = &path};
-  const std::vector<BatchText<Own>*> all{&text};
+  using PathRun = decltype(path);
+  BatchText<PathRun> text{.run = &path};
+  const std::vector<BatchText<PathRun>*> all{&text};
   const auto pass = [&](const MergedPass& wanted) { return run_pass(draft, wanted); };
-  BatchRounds<Own> shared({.texts = 1, .nodes = {.most = 3}}, BatchBudget());
+  BatchRounds<PathRun> shared({.texts = 1, .nodes = {.most = 3}}, BatchBudget());
   CHECK_THROWS_WITH_AS(run_round(all, shared, pass), doctest::Contains("PathVerifier"),
                        std::invalid_argument);
-  BatchRounds<Own> apart({.texts = 1, .nodes = {.most = 3}});
+  BatchRounds<PathRun> apart({.texts = 1, .nodes = {.most = 3}});
   run_round(all, apart, pass);  // each shape decides alone
   CHECK(text.state == TextState::writing);
 }

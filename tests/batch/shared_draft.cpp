@@ -153,7 +153,7 @@ constexpr double kNever = 1e300;
 /// A round that has proposed.
 struct Run {
   ProposalBuilder tree{2, 8, 0};
-  SamplingParams own{.temperature = 0};
+  SamplingParams sampling{.temperature = 0};
   std::vector<Token> words{1, 1};
   std::vector<std::uint8_t> kept;
   VerifyResult ended;
@@ -166,7 +166,7 @@ struct Run {
   ProposalKind kind() const { return kinds; }
   NodeCounts nodes() const { return {8}; }
   Tokens text() const { return words; }
-  const SamplingParams& params() const { return own; }
+  const SamplingParams& params() const { return sampling; }
   const TokenTree& proposal() const { return tree; }
   const VerifyResult& result() const { return ended; }
   Stats stats() const { return {}; }
@@ -274,7 +274,7 @@ TEST_CASE(
     for (std::uint32_t set = 0; set < 1u << nodes.size(); ++set)
       best = std::max(best, value([&](std::size_t i) { return (set >> i & 1) != 0; }));  // closed or not
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      chosen(i) ? ++kept_some : ++left_out;
+      ++(chosen(i) ? kept_some : left_out);
       const NodeId parent = two[nodes[i].first].tree.parent(nodes[i].second);
       if (chosen(i) && parent != 0) CHECK(two[nodes[i].first].kept[static_cast<std::size_t>(parent)] != 0);
     }
@@ -312,7 +312,7 @@ std::vector<bool> call_pays(std::vector<ProposalKind> kinds) {
   std::vector<DraftingText> texts;
   std::vector<DraftingText*> all;
   for (std::size_t t = 0; t < runs.size(); ++t) {
-    runs[t].kinds = kinds[t], runs[t].own.temperature = 1;
+    runs[t].kinds = kinds[t], runs[t].sampling.temperature = 1;
     texts.push_back({&runs[t]});
   }
   for (DraftingText& text : texts) all.push_back(&text);

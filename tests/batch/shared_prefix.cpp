@@ -22,8 +22,8 @@ struct Request {
 struct Text {
   std::int32_t slot = 0;
   std::uint64_t id = 0, last = 0;
-  Run own;
-  Run* run = &own;
+  Run slot_run;
+  Run* run = &slot_run;
   Request request;
 };
 using Texts = std::vector<std::unique_ptr<Text>>;
@@ -31,7 +31,7 @@ Text& add(Texts& texts, std::uint64_t id, std::uint64_t last, std::vector<Token>
   texts.push_back(std::make_unique<Text>());
   Text& text = *texts.back();
   text.slot = static_cast<std::int32_t>(texts.size()) - 1;
-  text.id = id, text.last = last, text.own.words = words, text.request.prompt = std::move(words);
+  text.id = id, text.last = last, text.slot_run.words = words, text.request.prompt = std::move(words);
   return text;
 }
 

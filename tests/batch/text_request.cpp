@@ -32,7 +32,7 @@ struct FlatBatch {
   void append(std::int32_t slot, Tokens tokens) { grow(slot, tokens.size()); }
   LogitsView extend(std::span<const SlotNodes> nodes) {
     std::int32_t count = 0;
-    for (const SlotNodes& own : nodes) count += static_cast<std::int32_t>(own.tokens.size());
+    for (const SlotNodes& slot_nodes : nodes) count += static_cast<std::int32_t>(slot_nodes.tokens.size());
     return {rows.data(), count, 16, 16};
   }
   void commit(std::int32_t slot, Nodes path) { grow(slot, path.size()); }

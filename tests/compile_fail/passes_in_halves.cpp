@@ -96,18 +96,18 @@ struct V5 : Target {
 };
 
 // These are no optional members: the names are free for what a caller cannot reach.
-class Own : public ToyModel {
+class Hidden : public ToyModel {
  private:
   void begin_pass() {}
   int features() { return 0; }
 };
 
 void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, M1& m1, M2& m2, M3& m3, V1 v1, V2 v2,
-               V3 v3, V4 v4, V5 v5, Own& own) {
+               V3 v3, V4 v4, V5 v5, Hidden& hidden) {
   Speculator{v, d1, Chain<>{}}, Speculator{v, d2, Chain<>{}}, Speculator{v, d3, Chain<>{}};
   Speculator{v, d4, Chain<>{}};
   Stack{d, d5};
   TreeVerifier{m1, Greedy{}}, ModelDrafter{m2}, PathVerifier{m3, Greedy{}};
   Speculator{v1, d, Chain<>{}}, Speculator{v2, d, Chain<>{}}, Speculator{v3, d, Chain<>{}};
-  Speculator{v4, d, Chain<>{}}, Speculator{v5, d, Chain<>{}}, TreeVerifier{own, Greedy{}};
+  Speculator{v4, d, Chain<>{}}, Speculator{v5, d, Chain<>{}}, TreeVerifier{hidden, Greedy{}};
 }

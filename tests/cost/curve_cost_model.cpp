@@ -26,7 +26,7 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);  // the last draft token: no lookahead
   const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
   CurveCostModel cost_model(record, target, draft,
-                            {.rate = 2, .limit = 32});  // two tokens a second: a node costs half a token
+                            {.rate = 2, .limit = 32});  // two tokens per second: a node costs half a token
   CHECK(cost_model.verify_cost(3) == doctest::Approx(3.0));
   CHECK(cost_model.draft_cost(1) == doctest::Approx(0.2));
   CHECK(cost_model.node_pays(1, 0.51, 4));

@@ -123,13 +123,13 @@ void play(WeightType type, std::int32_t slots, const DecoderOptions& given, std:
     }
     const LogitsView rows = batch.extend(nodes);
     std::int32_t row = 0;
-    for (const SlotNodes& own : nodes) {
-      if (own.tokens.empty()) continue;
-      Twin<Real>& twin = twin_of(own.slot);
-      CHECK(batch.queued(own.slot) == 0);
-      const LogitsView want = twin.alone->extend(own.tokens, own.parents);
-      twin.parents.insert(twin.parents.end(), own.parents.begin(), own.parents.end());
-      twin.tokens.insert(twin.tokens.end(), own.tokens.begin(), own.tokens.end());
+    for (const SlotNodes& slot_nodes : nodes) {
+      if (slot_nodes.tokens.empty()) continue;
+      Twin<Real>& twin = twin_of(slot_nodes.slot);
+      CHECK(batch.queued(slot_nodes.slot) == 0);
+      const LogitsView want = twin.alone->extend(slot_nodes.tokens, slot_nodes.parents);
+      twin.parents.insert(twin.parents.end(), slot_nodes.parents.begin(), slot_nodes.parents.end());
+      twin.tokens.insert(twin.tokens.end(), slot_nodes.tokens.begin(), slot_nodes.tokens.end());
       for (std::int32_t i = 0; i < want.rows; ++i, ++row) {
         const auto a = rows.row(row), b = want.row(i);
         CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
@@ -245,10 +245,10 @@ UNTHREADED_TEST_CASE("the memory of a slot grows with its text, nodes and featur
       for (const bool later : {false, true}) {  // memory may grow while there are nodes
         const auto from = static_cast<std::size_t>(later ? first : 0),
                    count = static_cast<std::size_t>(later ? second : first);
-        const std::span own = std::span(nodes).subspan(from, count);
+        const std::span added = std::span(nodes).subspan(from, count);
         const std::span above = std::span(parents).subspan(from, count);
-        const std::vector<SlotNodes> pass{{1, own, above}};
-        const LogitsView rows = batch.extend(pass), want = alone.extend(own, above);
+        const std::vector<SlotNodes> pass{{1, added, above}};
+        const LogitsView rows = batch.extend(pass), want = alone.extend(added, above);
         for (std::int32_t i = 0; i < want.rows; ++i) {
           const auto a = rows.row(i), b = want.row(i);
           CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));

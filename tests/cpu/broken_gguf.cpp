@@ -88,7 +88,7 @@ void put(std::string& bytes, std::size_t at, T value) {
 
 class Loader {
  public:
-  /// Empty if it is loaded; else the error, behind the file's name.
+  /// Empty if it is loaded; else the error, after the file's name.
   std::string error(const std::string& bytes) const {
     write_file(path_, bytes);
     try {
@@ -136,8 +136,8 @@ TEST_CASE("tensors that share bytes, lie elsewhere or are of another type") {
   for (const std::string& name : file.names) {
     CAPTURE(name);
     const std::size_t at = file.type_at(name);
-    std::uint64_t own = 0;
-    std::memcpy(&own, file.bytes.data() + at + 4, sizeof own);
+    std::uint64_t tensor_offset = 0;
+    std::memcpy(&tensor_offset, file.bytes.data() + at + 4, sizeof tensor_offset);
     for (const std::string& other : file.names) {  // begins where another does
       if (name == other) continue;
       std::string bytes = file.bytes;
@@ -148,7 +148,7 @@ TEST_CASE("tensors that share bytes, lie elsewhere or are of another type") {
       REQUIRE((error.find("shares bytes with") != error.npos || error.find("is it cut off?") != error.npos));
     }
     for (const std::uint64_t offset :
-         {own + 1, own + 32 * 100'000, ~std::uint64_t{31}, std::uint64_t{1} << 63}) {
+         {tensor_offset + 1, tensor_offset + 32 * 100'000, ~std::uint64_t{31}, std::uint64_t{1} << 63}) {
       std::string bytes = file.bytes;
       put(bytes, at + 4, offset);
       REQUIRE(loader.error(bytes).starts_with("tensor '" + name + "': "));

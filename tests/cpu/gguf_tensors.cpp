@@ -167,10 +167,10 @@ TEST_CASE("rows as the file has them, in the order of a folder") {
       const GgufTensors tensors = loaded.tensors();
       for (const Tensor& tensor : model.tensors) {
         const bool matrix = tensor.shape.size() == 2;
-        const GgufId own = matrix ? type : GgufId::f32;
-        CHECK(tensors.type_of(tensor.name) == static_cast<std::uint32_t>(own));
+        const GgufId stored = matrix ? type : GgufId::f32;
+        CHECK(tensors.type_of(tensor.name) == static_cast<std::uint32_t>(stored));
         std::string wanted, got;
-        append_rounded(own, tensor.values, wanted);
+        append_rounded(stored, tensor.values, wanted);
         const auto rows = matrix ? static_cast<std::size_t>(tensor.shape[0]) : 1;
         std::int64_t calls = 0;
         tensors.raw_rows(tensor.name, [&](std::int64_t r, const std::byte* row) {
@@ -217,7 +217,7 @@ TEST_CASE("of a file of 64 MiB little is in memory while it is read, and it can 
 
   const GgufTensors tensors{GgufFiles(path)};
   const double before = resident();
-  for (const auto& [name, own] : names) {
+  for (const auto& [name, gguf_name] : names) {
     const bool heads = name != names[0].first;
     for (int time = 0; time < 2; ++time) {
       double most = 0;
@@ -235,12 +235,12 @@ TEST_CASE("of a file of 64 MiB little is in memory while it is read, and it can 
     }
   }
   // Without dropping, all of it is there; and rows() drop it.
-  for (const auto& [name, own] : names) {
-    const auto bytes = tensors.files().find(own)->bytes;
+  for (const auto& [name, gguf_name] : names) {
+    const auto bytes = tensors.files().find(gguf_name)->bytes;
     CHECK(std::memcmp(bytes.data(), matrix.data(), kBytes) == 0);
   }
   CHECK(resident() - before > 60);
-  for (const auto& [name, own] : names) tensors.rows(name, [](std::int64_t, std::span<const float>) {});
+  for (const auto& [name, gguf_name] : names) tensors.rows(name, [](std::int64_t, std::span<const float>) {});
   CHECK(resident() - before < 4);
 }
 #endif

@@ -104,8 +104,11 @@ TEST_CASE("matrices of 8 bits as blocks of Q8_0, the last group filled with zero
     for (const bool blocks : {false, true}) {
       try {
         const auto take = [](std::int64_t, const auto&) {};
-        blocks ? broken.blocks(broken.weight("m", shape), take)
-               : broken.rows(broken.weight("m", shape), take);
+        const auto& weight = broken.weight("m", shape);
+        if (blocks)
+          broken.blocks(weight, take);
+        else
+          broken.rows(weight, take);
       } catch (const std::runtime_error& thrown) {
         texts[blocks] =
             std::string(thrown.what()).substr((folder.path / "model.safetensors").string().size());

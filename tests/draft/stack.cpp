@@ -18,9 +18,9 @@ using namespace specula_test;
 
 namespace {
 
-/// Returns `own`, and records its calls.
+/// Returns `token`, and records its calls.
 struct Listener {
-  Token own = 0;
+  Token token = 0;
   std::int32_t vocab = 5, room = 100;
   std::vector<Token> context = {}, draft_tokens = {};
   std::int32_t truncated = -1, reserved = -1;
@@ -30,7 +30,7 @@ struct Listener {
   void sync(Tokens c, Tokens g) {
     context.assign(c.begin(), c.end()), draft_tokens.assign(g.begin(), g.end());
   }
-  PointMasses extend(Tokens, Nodes) { return {{&own, 1}}; }
+  PointMasses extend(Tokens, Nodes) { return {{&token, 1}}; }
   void reserve(const Sizes& sizes) { reserved = sizes.tokens; }
 };
 
@@ -42,14 +42,15 @@ static_assert(Stack<Listener>::kMembers == 1 && Stack<Listener, Dense, Listener>
 }  // namespace
 
 TEST_CASE("members of a stack, best first, and calls that go to all of them") {
-  Stack stack{Listener{.own = 1, .room = 50}, Listener{.own = 2, .room = 30}, Listener{.own = 3, .room = 40}};
+  Stack stack{Listener{.token = 1, .room = 50}, Listener{.token = 2, .room = 30},
+              Listener{.token = 3, .room = 40}};
   static_assert(std::is_same_v<decltype(stack), Stack<Listener, Listener, Listener>>);
-  CHECK(stack.head().own == 1);
-  CHECK(stack.get<0>().own == 1);
-  CHECK(stack.get<1>().own == 2);
-  CHECK(stack.get<2>().own == 3);
-  CHECK(stack.tail().head().own == 2);
-  CHECK(stack.tail().tail().head().own == 3);
+  CHECK(stack.head().token == 1);
+  CHECK(stack.get<0>().token == 1);
+  CHECK(stack.get<1>().token == 2);
+  CHECK(stack.get<2>().token == 3);
+  CHECK(stack.tail().head().token == 2);
+  CHECK(stack.tail().tail().head().token == 3);
   CHECK(&stack.get<2>() == &stack.tail().tail().head());
   CHECK(stack.vocab_size() == 5);
   CHECK(stack.capacity() == 50);  // the first one's
@@ -70,7 +71,8 @@ TEST_CASE("members of a stack, best first, and calls that go to all of them") {
 }
 
 TEST_CASE("members without room for a draft token are left out") {
-  Stack stack{Listener{.own = 1, .room = 30}, Listener{.own = 2, .room = 20}, Listener{.own = 3, .room = 50}};
+  Stack stack{Listener{.token = 1, .room = 30}, Listener{.token = 2, .room = 20},
+              Listener{.token = 3, .room = 50}};
   CHECK(stack.room(10) == 10);
   CHECK(stack.room(18) == 2);
   CHECK(stack.room(19) == 11);  // the second would have room for the root alone

@@ -30,13 +30,13 @@ struct NaiveReview {
       const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
       return std::vector<float>(row.begin(), row.end());
     };
-    const std::vector<float> own = row_of(stack.head()), others = row_of(stack.tail());
+    const std::vector<float> head_row = row_of(stack.head()), tail_row = row_of(stack.tail());
     ProposalBuilder reviewed(tree.vocab(), 2, 2);
     reviewed.reset(root, tree.origin());
-    reviewed.draw(0, reviewed.store(0, others, round.params), rng);
-    review(reviewed, 1, own, round.params, lenience, rng);
+    reviewed.draw(0, reviewed.store(0, tail_row, round.params), rng);
+    review(reviewed, 1, head_row, round.params, lenience, rng);
     Returns<C> same{reviewed.token(1)};
-    tree.draw(0, tree.store(0, own, round.params), same);
+    tree.draw(0, tree.store(0, head_row, round.params), same);
   }
   template <class C>
   struct Returns {

@@ -372,8 +372,10 @@ double engine_error(const EngineProposal& form, Rule rule) {
         const Distribution q{
             .logits = engine_row(form.recorded ? form.recorded : form.drawn, text_at(tokens, parent)).data()};
         const Token token = tokens[static_cast<std::size_t>(n)];
-        form.distinct && !form.as_independent ? tree.record_distinct(parent, token, q)
-                                              : tree.record(parent, token, q);
+        if (form.distinct && !form.as_independent)
+          tree.record_distinct(parent, token, q);
+        else
+          tree.record(parent, token, q);
       }
       decide_checked(rule, tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
       std::vector<Token> text = {0};
@@ -584,14 +586,20 @@ TEST_CASE(
       do {  // a branch's weight is known at its end: two passes in the same order
         probe.begin();
         ByWeightsAlone alone{probe};
-        weights_alone ? round(alone, 0.0) : round(probe, 0.0);
+        if (weights_alone)
+          round(alone, 0.0);
+        else
+          round(probe, 0.0);
         of_branch.push_back(probe.weight());
       } while (probe.next());
       auto weight = of_branch.begin();
       do {
         exact.begin();
         ByWeightsAlone alone{exact};
-        weights_alone ? round(alone, *weight++) : round(exact, *weight++);
+        if (weights_alone)
+          round(alone, *weight++);
+        else
+          round(exact, *weight++);
       } while (exact.next());
     });
   };

@@ -86,7 +86,10 @@ double accepted(const Rule& rule, const Level& level) {
     tree.reset(0, 0);
     const Distribution distribution = tree.store(0, level.q_row, {});
     for (int i = 0; i < level.k; ++i)
-      level.distinct ? tree.draw_distinct(0, distribution, rng) : tree.draw(0, distribution, rng);
+      if (level.distinct)
+        tree.draw_distinct(0, distribution, rng);
+      else
+        tree.draw(0, distribution, rng);
     decide_checked(rule, tree, TargetDistributions({rows.data(), level.k + 1, vocab, vocab}, {}, workspace),
                    rng, result);
     const bool accepted = result.accepted_count() > 0;

@@ -58,13 +58,13 @@ double itself(std::int32_t vocab, const OneRule& rule, Shape shape, const Sampli
   const std::vector<std::int32_t> attention{1, 3}, mlp{4};
   double worst = 0;
   for (const ExitBy by : {ExitBy::confidence, ExitBy::sample}) {
-    ToyModel own(vocab, 3);
+    ToyModel model(vocab, 3);
     ToyExits draft(vocab, 1, 3);
-    Speculator run{TreeVerifier{own, rule, params}, EarlyExitDrafter{draft, {0.7f, 0.6f}, by}, shape};
+    Speculator run{TreeVerifier{model, rule, params}, EarlyExitDrafter{draft, {0.7f, 0.6f}, by}, shape};
     worst = std::max(worst, whole_distribution(run, target, params, prompt_for(vocab), horizon).error);
   }
-  ToySkips own(vocab, 3, 4);
-  Speculator run{TreeVerifier{own, rule, params}, LayerSkip{own, SkippedBlocks::given(4, attention, mlp)},
+  ToySkips skips(vocab, 3, 4);
+  Speculator run{TreeVerifier{skips, rule, params}, LayerSkip{skips, SkippedBlocks::given(4, attention, mlp)},
                  shape};
   return std::max(worst, whole_distribution(run, target, params, prompt_for(vocab), horizon).error);
 }

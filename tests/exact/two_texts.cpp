@@ -100,7 +100,8 @@ Joint joint(Rule rule, Shape shape, const SamplingParams& params, std::size_t ho
     const auto pass = [&](const MergedPass& wanted) {
       if (wanted.model == &draft) return run_pass(draft, wanted);
       if (proposed == 0)
-        for (const SlotNodes& own : wanted.nodes) proposed += static_cast<int>(own.tokens.size());
+        for (const SlotNodes& slot_nodes : wanted.nodes)
+          proposed += static_cast<int>(slot_nodes.tokens.size());
       return run_pass(target, wanted);
     };
     while (true) {

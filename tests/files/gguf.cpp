@@ -129,7 +129,7 @@ TEST_CASE("keys of all types, and tensors") {
   CHECK(file.tensors()[0].bytes.size() == 24);
   CHECK(file.tensors()[1].bytes.size() == 34);
   CHECK(file.tensors()[1].bytes[33] == std::byte{'b'});
-  CHECK(file.tensors()[2].bytes.empty());  // a type that nobody knows
+  CHECK(file.tensors()[2].bytes.empty());  // an unknown type
 }
 
 TEST_CASE("the other widths of numbers") {

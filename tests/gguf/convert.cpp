@@ -163,10 +163,10 @@ TEST_CASE("a tokenizer.json that is another family's but for a part has that fam
   for (const auto& [kind, part, pre] : kinds) {
     const TemporaryDirectory folder("convert_others");
     write_tiny(folder.path, kind);
-    auto json = json::parse(read_file(folder.path / "tokenizer.json"));
-    if (json.contains(part)) json[part] = nullptr;
-    if (json["model"].contains(part)) json["model"][part] = false;
-    write_file(folder.path / "tokenizer.json", json.dump());
+    auto tokenizer = json::parse(read_file(folder.path / "tokenizer.json"));
+    if (tokenizer.contains(part)) tokenizer[part] = nullptr;
+    if (tokenizer["model"].contains(part)) tokenizer["model"][part] = false;
+    write_file(folder.path / "tokenizer.json", tokenizer.dump());
     write_gguf(folder.path, folder.path / "model.gguf", GgufType::f32);
     CHECK(Gguf::open(folder.path / "model.gguf").text("tokenizer.ggml.pre") == pre);
     check_same_tokens(Tokenizer(folder.path), Tokenizer(folder.path / "model.gguf"));

@@ -64,40 +64,41 @@ TEST_CASE("several texts in a pass have the rows that each has alone") {
     std::vector<SlotNodes> nodes;
     for (std::int32_t s = 0; s < kSlots; ++s) {
       const auto at = static_cast<std::size_t>(s);
-      Model& own = *alone[at];
-      if (random.bernoulli(0.1) || own.size() > kCapacity - 180) {
-        const std::int32_t n = random.below(own.size() + 1);
-        batch.truncate(s, n), own.truncate(n);
+      Model& model = *alone[at];
+      if (random.bernoulli(0.1) || model.size() > kCapacity - 180) {
+        const std::int32_t n = random.below(model.size() + 1);
+        batch.truncate(s, n), model.truncate(n);
       }
       if (random.bernoulli(0.5)) {
         const List more = random_tokens(random, random.bernoulli(0.1) ? 160 : random.below(5));
-        batch.append(s, more), own.append(more);
+        batch.append(s, more), model.append(more);
       }
-      REQUIRE(batch.size(s) == own.size());
+      REQUIRE(batch.size(s) == model.size());
       if (random.bernoulli(0.2)) continue;
       tokens[at] = random_tokens(random, random.below(5));
-      parents[at] = chain(own.node_count(), tokens[at].size());
-      if (own.node_count() + static_cast<std::int32_t>(tokens[at].size()) > 8)
+      parents[at] = chain(model.node_count(), tokens[at].size());
+      if (model.node_count() + static_cast<std::int32_t>(tokens[at].size()) > 8)
         tokens[at].clear(), parents[at].clear();
       nodes.insert(nodes.begin() + random.below(static_cast<std::int32_t>(nodes.size()) + 1),
                    SlotNodes{s, tokens[at], parents[at]});
     }
     const LogitsView rows = batch.extend(nodes);
     std::int32_t row = 0;
-    for (const SlotNodes& own : nodes) {
-      if (own.tokens.empty()) continue;
-      CHECK(batch.queued(own.slot) == 0);
-      const LogitsView want = alone[static_cast<std::size_t>(own.slot)]->extend(own.tokens, own.parents);
+    for (const SlotNodes& slot_nodes : nodes) {
+      if (slot_nodes.tokens.empty()) continue;
+      CHECK(batch.queued(slot_nodes.slot) == 0);
+      const LogitsView want =
+          alone[static_cast<std::size_t>(slot_nodes.slot)]->extend(slot_nodes.tokens, slot_nodes.parents);
       for (std::int32_t i = 0; i < want.rows; ++i, ++row)
         most = std::max(most, specula_test::difference(rows.row(row), want.row(i)));
     }
     CHECK(row == rows.rows);
     for (std::int32_t s = 0; s < kSlots; ++s) {
-      Model& own = *alone[static_cast<std::size_t>(s)];
+      Model& model = *alone[static_cast<std::size_t>(s)];
       if (random.bernoulli(0.3)) continue;
       std::vector<NodeId> path;
-      for (NodeId node = 0; node < random.below(own.node_count() + 1); ++node) path.push_back(node);
-      batch.commit(s, path), own.commit(path);
+      for (NodeId node = 0; node < random.below(model.node_count() + 1); ++node) path.push_back(node);
+      batch.commit(s, path), model.commit(path);
     }
   }
   CHECK(most < kTolerance);

@@ -50,16 +50,16 @@ TEST_CASE("the table of types is ggml's") {
   int known = 0;
   for (std::uint32_t id = 0; id < GGML_TYPE_COUNT; ++id) {
     const auto type = static_cast<ggml_type>(id);
-    const files::GgufType* const own = files::find_gguf_type(id);
+    const files::GgufType* const entry = files::find_gguf_type(id);
     CAPTURE(id);
-    REQUIRE((own != nullptr) == (ggml_blck_size(type) > 0));
-    if (!own) continue;
-    CHECK(static_cast<std::int64_t>(own->block) == ggml_blck_size(type));
-    CHECK(own->bytes == ggml_type_size(type));
+    REQUIRE((entry != nullptr) == (ggml_blck_size(type) > 0));
+    if (!entry) continue;
+    CHECK(static_cast<std::int64_t>(entry->block) == ggml_blck_size(type));
+    CHECK(entry->bytes == ggml_type_size(type));
     std::string name = ggml_type_name(type);
     for (char& letter : name)
       if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-    CHECK(own->name == name);
+    CHECK(entry->name == name);
     ++known;
   }
   CHECK(known > 30);
@@ -73,11 +73,11 @@ TEST_CASE("rows are rounded and expanded to ggml's bits") {
     const auto type = static_cast<ggml_type>(id);
     for (int round = 0; round < 20; ++round) {
       const auto row = random_row(random);
-      std::string own;
-      append_rounded(id, row, own);
-      REQUIRE(own == quantized(type, row));
+      std::string rounded;
+      append_rounded(id, row, rounded);
+      REQUIRE(rounded == quantized(type, row));
       std::vector<float> a(row.size()), b(row.size());
-      const auto* const bytes = reinterpret_cast<const std::byte*>(own.data());
+      const auto* const bytes = reinterpret_cast<const std::byte*>(rounded.data());
       files::expand(id, bytes, a);
       REQUIRE(specula_tools::ggml_expand()(static_cast<std::uint32_t>(id), bytes, b));
       REQUIRE(a == b);
@@ -138,12 +138,12 @@ TEST_CASE("a decoder over the file has libllama's logits") {
   const auto file = folder.path / "model.gguf";
   specula_tools::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "small", file,
                             specula_tools::GgufType::f32);
-  cpu::Decoder<float> own(file, {.capacity = 64});
+  cpu::Decoder<float> decoder(file, {.capacity = 64});
   llama_cpp::Model other(llama_cpp::load(file), exact_options(64));
   Random random(3);
   std::vector<Token> tokens;
   std::vector<NodeId> parents;
   for (int i = 0; i < 24; ++i) tokens.push_back(random.below(2048)), parents.push_back(i - 1);
-  const LogitsView a = own.extend(tokens, parents), b = other.extend(tokens, parents);
+  const LogitsView a = decoder.extend(tokens, parents), b = other.extend(tokens, parents);
   for (std::int32_t r = 0; r < a.rows; ++r) CHECK(difference(a.row(r), b.row(r)) < 1e-4);
 }

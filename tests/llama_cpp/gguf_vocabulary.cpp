@@ -37,11 +37,11 @@ constexpr int kNormal = 1, kControl = 3, kUser = 4, kUnused = 5;
 /// A file of a vocabulary alone.
 struct File {
   std::string model;
-  std::vector<std::pair<std::string, int>> tokens;  // text and type
-  std::vector<std::string> merges;                  // of gpt2
-  std::map<std::string, std::string> texts;         // keys after "tokenizer.ggml."
-  std::map<std::string, std::uint32_t> numbers;
-  std::map<std::string, bool> flags;
+  std::vector<std::pair<std::string, int>> tokens = {};  // text and type
+  std::vector<std::string> merges = {};                  // of gpt2
+  std::map<std::string, std::string> texts = {};         // keys after "tokenizer.ggml."
+  std::map<std::string, std::uint32_t> numbers = {};
+  std::map<std::string, bool> flags = {};
 
   Token add(const std::string& text, int type) {
     tokens.emplace_back(text, type);
@@ -94,11 +94,11 @@ class Files {
     params.vocab_only = true;
     const auto model = specula::llama_cpp::load(path, params);
     const llama_vocab* vocab = llama_model_get_vocab(model.get());
-    const Tokenizer own(path);
-    CHECK(own.ends() == end_tokens(vocab));
-    CHECK(specula_tools::read_stop_tokens(path) == own.ends());  // the trainer's
-    CHECK(own.adds_begin() == llama_vocab_get_add_bos(vocab));
-    if (own.adds_begin()) CHECK(own.begin() == llama_vocab_bos(vocab));
+    const Tokenizer tokenizer(path);
+    CHECK(tokenizer.ends() == end_tokens(vocab));
+    CHECK(specula_tools::read_stop_tokens(path) == tokenizer.ends());  // the trainer's
+    CHECK(tokenizer.adds_begin() == llama_vocab_get_add_bos(vocab));
+    if (tokenizer.adds_begin()) CHECK(tokenizer.begin() == llama_vocab_bos(vocab));
     const auto theirs = [&](const std::string& text, bool begins, bool special) {
       Tokens out(text.size() + 8);
       out.resize(static_cast<std::size_t>(
@@ -113,15 +113,15 @@ class Files {
         texts.push_back("the" + text + "12");
     for (const std::string& text : texts) {
       CAPTURE(text);
-      CHECK(own.encode(text) == theirs(text, true, false));
-      CHECK(own.encode_chat(text) == theirs(text, false, true));
+      CHECK(tokenizer.encode(text) == theirs(text, true, false));
+      CHECK(tokenizer.encode_chat(text) == theirs(text, false, true));
     }
-    for (Token token = 0; token < own.vocab_size(); ++token) {
+    for (Token token = 0; token < tokenizer.vocab_size(); ++token) {
       CAPTURE(token);
       if (const auto type = file.tokens[static_cast<std::size_t>(token)].second; type != kUnused && type != 2)
-        CHECK(own.bytes(token) == token_bytes(vocab, token));
+        CHECK(tokenizer.bytes(token) == token_bytes(vocab, token));
     }
-    return own.notes();
+    return tokenizer.notes();
   }
 
  private:

@@ -118,18 +118,19 @@ double difference(const std::filesystem::path& folder, GgufType type) {
   write_gguf(folder, file, type);
   llama_cpp::Model model(llama_cpp::load(file), exact_options(200));
   // In floats, so that products round nothing.
-  cpu::Decoder<float> own(std::make_shared<const cpu::DecoderWeights<float>>(cpu::load_decoder_weights<float>(
-                              folder, {}, {.stored = cpu::WeightType::full})),
-                          {.capacity = 200, .inputs = cpu::Inputs::full});
+  cpu::Decoder<float> decoder(
+      std::make_shared<const cpu::DecoderWeights<float>>(
+          cpu::load_decoder_weights<float>(folder, {}, {.stored = cpu::WeightType::full})),
+      {.capacity = 200, .inputs = cpu::Inputs::full});
   Random random(4);
   std::vector<Token> tokens;
   std::vector<NodeId> parents;
   for (int i = 0; i < 64; ++i) tokens.push_back(random.below(kVocab)), parents.push_back(i - 1);
   for (int i = 0; i < 100; ++i) {
     const Token token = random.below(kVocab);
-    model.append({&token, 1}), own.append({&token, 1});
+    model.append({&token, 1}), decoder.append({&token, 1});
   }
-  const LogitsView rows = model.extend(tokens, parents), want = own.extend(tokens, parents);
+  const LogitsView rows = model.extend(tokens, parents), want = decoder.extend(tokens, parents);
   double most = 0;
   for (std::int32_t r = 0; r < rows.rows; ++r)
     for (std::size_t i = 0; i < rows.row(r).size(); ++i)

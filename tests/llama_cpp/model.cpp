@@ -116,14 +116,14 @@ TEST_CASE("logits agree with those of cpu::Decoder, for every model of the pack 
   for (const std::string name : {"target", "base", "small", "s2d"}) {
     CAPTURE(name);
     Model model(pack_model(name), exact_options(256));
-    auto own = cpu_model(name, 256);
-    REQUIRE(model.vocab_size() == own.vocab_size());
+    auto decoder = cpu_model(name, 256);
+    REQUIRE(model.vocab_size() == decoder.vocab_size());
     CHECK(model.capacity() == 256);
-    const List context = random_tokens(random, 70, own.vocab_size());
-    const RandomTree tree = random_tree(random, 24, own.vocab_size(), TreeProfile::any);
-    model.append(context), own.append(context);
+    const List context = random_tokens(random, 70, decoder.vocab_size());
+    const RandomTree tree = random_tree(random, 24, decoder.vocab_size(), TreeProfile::any);
+    model.append(context), decoder.append(context);
     const double most =
-        difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents));
+        difference(model.extend(tree.tokens, tree.parents), decoder.extend(tree.tokens, tree.parents));
     CHECK(most < kTolerance);
     CHECK(most > 0);  // they are two implementations
   }
@@ -134,19 +134,19 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
   constexpr std::int32_t kCapacity = 300;
   const auto weights = pack_model("small");
   Model model(weights, exact_options(kCapacity)), other(weights, exact_options(kCapacity));
-  auto own = cpu_model("small", kCapacity);
-  const std::int32_t vocab = own.vocab_size();
+  auto decoder = cpu_model("small", kCapacity);
+  const std::int32_t vocab = decoder.vocab_size();
   List text;
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     if (text.size() > 180) {
       text.resize(static_cast<std::size_t>(random.below(100)));
       model.truncate(static_cast<std::int32_t>(text.size()));
-      own.truncate(static_cast<std::int32_t>(text.size()));
+      decoder.truncate(static_cast<std::int32_t>(text.size()));
     }
     if (round % 3 == 0) {  // some deferred, some computed immediately
       const List more = random_tokens(random, random.below(round % 2 ? 6 : 40), vocab);
-      model.append(more), own.append(more);
+      model.append(more), decoder.append(more);
       text.insert(text.end(), more.begin(), more.end());
     }
     RandomTree tree = random_tree(random, vocab, 40);
@@ -155,7 +155,7 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
       const auto at = static_cast<std::size_t>(node), n = static_cast<std::size_t>(count);
       const double most =
           difference(model.extend(Tokens(tree.tokens).subspan(at, n), Nodes(tree.parents).subspan(at, n)),
-                     own.extend(Tokens(tree.tokens).subspan(at, n), Nodes(tree.parents).subspan(at, n)));
+                     decoder.extend(Tokens(tree.tokens).subspan(at, n), Nodes(tree.parents).subspan(at, n)));
       CHECK(most < kTolerance);
       node += count - 1;
     }
@@ -163,16 +163,16 @@ TEST_CASE("200 random rounds: every row is that of its path alone, after any com
     const auto path = tree.path_to(random.below(tree.size()));
     if (round % 8 == 0) {  // the same against a context that never saw a tree
       const std::vector<float> want = fresh_row(other, text, tree.tokens_of(path));
-      own.truncate(own.size()), model.truncate(model.size());
+      decoder.truncate(decoder.size()), model.truncate(model.size());
       const RandomTree branch = tree.branch(path.back());
       const LogitsView rows = model.extend(branch.tokens, branch.parents);
       CHECK(difference(rows.row(rows.rows - 1), want) < kTolerance);
-      own.extend(branch.tokens, branch.parents);
+      decoder.extend(branch.tokens, branch.parents);
       tree = branch;
     }
     auto keep = tree.path_to(random.below(tree.size()));
     if (random.bernoulli(0.1)) keep.clear();
-    model.commit(keep), own.commit(keep);
+    model.commit(keep), decoder.commit(keep);
     for (const Token token : tree.tokens_of(keep)) text.push_back(token);
     REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
     CHECK(model.node_count() == 0);
@@ -189,19 +189,19 @@ TEST_CASE("check_model() finds nothing") {
 TEST_CASE("append() and truncate() drop nodes, with deferred tokens and without") {
   Random random(10);
   Model model(pack_model("small"), exact_options(300));
-  auto own = cpu_model("small", 300);
+  auto decoder = cpu_model("small", 300);
   for (const std::int32_t count : {0, 1, 16, 17, 40}) {
     CAPTURE(count);
-    const RandomTree tree = random_tree(random, 12, own.vocab_size(), TreeProfile::bush);
+    const RandomTree tree = random_tree(random, 12, decoder.vocab_size(), TreeProfile::bush);
     model.extend(tree.tokens, tree.parents);
     CHECK(model.node_count() == 12);
-    const List more = random_tokens(random, count, own.vocab_size());
-    model.append(more), own.append(more);
+    const List more = random_tokens(random, count, decoder.vocab_size());
+    model.append(more), decoder.append(more);
     CHECK(model.node_count() == 0);
-    CHECK(model.size() == own.size());
-    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+    CHECK(model.size() == decoder.size());
+    CHECK(difference(model.extend(tree.tokens, tree.parents), decoder.extend(tree.tokens, tree.parents)) <
           kTolerance);
-    model.truncate(model.size()), own.truncate(own.size());
+    model.truncate(model.size()), decoder.truncate(decoder.size());
     CHECK(model.node_count() == 0);
   }
 }
@@ -237,11 +237,11 @@ TEST_CASE("a full KV cache, and tokens that do not fit") {
   Random random(3);
   for (const std::int32_t capacity : {40, 256}) {
     Model model(pack_model("small"), exact_options(capacity, 16));
-    auto own = cpu_model("small", capacity);
-    const List context = random_tokens(random, capacity - 9, own.vocab_size());
-    model.append(context), own.append(context);
-    const RandomTree tree = random_tree(random, 9, own.vocab_size(), TreeProfile::bush);
-    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+    auto decoder = cpu_model("small", capacity);
+    const List context = random_tokens(random, capacity - 9, decoder.vocab_size());
+    model.append(context), decoder.append(context);
+    const RandomTree tree = random_tree(random, 9, decoder.vocab_size(), TreeProfile::bush);
+    CHECK(difference(model.extend(tree.tokens, tree.parents), decoder.extend(tree.tokens, tree.parents)) <
           kTolerance);
     const Token token = 5;
     const NodeId none = kNoParent;
@@ -251,13 +251,13 @@ TEST_CASE("a full KV cache, and tokens that do not fit") {
                          std::invalid_argument);
     // A path of it is committed; then tokens of the context may take its place.
     const auto path = tree.path_to(8);
-    model.commit(path), own.commit(path);
-    const List more = random_tokens(random, capacity - model.size(), own.vocab_size());
-    model.append(more), own.append(more);
+    model.commit(path), decoder.commit(path);
+    const List more = random_tokens(random, capacity - model.size(), decoder.vocab_size());
+    model.append(more), decoder.append(more);
     CHECK_THROWS_WITH_AS(model.append({&token, 1}), ("llama_cpp::Model: append: " + full).c_str(),
                          std::invalid_argument);
-    model.truncate(capacity - 1), own.truncate(capacity - 1);
-    CHECK(difference(model.extend({&token, 1}, {&none, 1}), own.extend({&token, 1}, {&none, 1})) <
+    model.truncate(capacity - 1), decoder.truncate(capacity - 1);
+    CHECK(difference(model.extend({&token, 1}, {&none, 1}), decoder.extend({&token, 1}, {&none, 1})) <
           kTolerance);
   }
 }
@@ -267,12 +267,12 @@ TEST_CASE("errors name bad input and change nothing") {
   Options options = exact_options(200, 12);
   options.max_leaves = 3;
   Model model(pack_model("small"), options);
-  auto own = cpu_model("small", 200);
-  const std::int32_t vocab = own.vocab_size();
+  auto decoder = cpu_model("small", 200);
+  const std::int32_t vocab = decoder.vocab_size();
   const List context = random_tokens(random, 30, vocab), tokens = random_tokens(random, 3, vocab);
   const std::vector<NodeId> parents{kNoParent, 0, 0};
-  model.append(context), own.append(context);
-  model.extend(tokens, parents), own.extend(tokens, parents);
+  model.append(context), decoder.append(context);
+  model.extend(tokens, parents), decoder.extend(tokens, parents);
 
   const auto throws = [&](auto call, const char* message) {
     CHECK_THROWS_WITH_AS(call(), message, std::invalid_argument);
@@ -312,8 +312,10 @@ TEST_CASE("errors name bad input and change nothing") {
   // The tree continues where it was.
   const Token token = 9;
   const NodeId node = 2, root = 0;
-  CHECK(difference(model.extend({&token, 1}, {&node, 1}), own.extend({&token, 1}, {&node, 1})) < kTolerance);
-  CHECK(difference(model.extend({&token, 1}, {&root, 1}), own.extend({&token, 1}, {&root, 1})) < kTolerance);
+  CHECK(difference(model.extend({&token, 1}, {&node, 1}), decoder.extend({&token, 1}, {&node, 1})) <
+        kTolerance);
+  CHECK(difference(model.extend({&token, 1}, {&root, 1}), decoder.extend({&token, 1}, {&root, 1})) <
+        kTolerance);
   CHECK(model.extend({}, {}).rows == 0);
 }
 
@@ -343,8 +345,8 @@ TEST_CASE("a failed pass changes nothing") {
       params.abort_callback_data = params.cb_eval_user_data = &failure;
     };
     Model model(pack_model("small"), options);
-    auto own = cpu_model("small", 2000);
-    const std::int32_t vocab = own.vocab_size();
+    auto decoder = cpu_model("small", 2000);
+    const std::int32_t vocab = decoder.vocab_size();
     int failed = 0, passed = 0;
     /// Whether the call succeeded; if not, sizes are unchanged.
     const auto tried = [&](int steps, auto call) {
@@ -371,33 +373,33 @@ TEST_CASE("a failed pass changes nothing") {
       const bool is_long = round % 20 == 0;  // in several passes
       const List more = random_tokens(random, is_long ? 700 : random.below(round % 4 == 0 ? 60 : 9), vocab);
       model.truncate(model.size());  // a failed append drops the nodes
-      if (tried(is_long ? 3000 : 150, [&] { model.append(more); })) own.append(more);
-      REQUIRE(model.size() == own.size());
+      if (tried(is_long ? 3000 : 150, [&] { model.append(more); })) decoder.append(more);
+      REQUIRE(model.size() == decoder.size());
       const RandomTree tree = random_tree(random, vocab, 40);
       const auto half = static_cast<std::size_t>(random.below(tree.size()));  // in two calls
       const Tokens tokens[] = {Tokens(tree.tokens).first(half), Tokens(tree.tokens).subspan(half)};
       const Nodes parents[] = {Nodes(tree.parents).first(half), Nodes(tree.parents).subspan(half)};
-      own.truncate(own.size());
+      decoder.truncate(decoder.size());
       for (int part = 0; part < 2; ++part) {
         if (tried(150, [&] { model.extend(tokens[part], parents[part]); })) {
           model.truncate(model.size());  // once more, for comparison
           for (int again = 0; again < part; ++again) model.extend(tokens[again], parents[again]);
         }
-        CHECK(difference(model.extend(tokens[part], parents[part]), own.extend(tokens[part], parents[part])) <
-              kTolerance);
+        CHECK(difference(model.extend(tokens[part], parents[part]),
+                         decoder.extend(tokens[part], parents[part])) < kTolerance);
       }
       const auto path = tree.path_to(random.below(tree.size()));
-      model.commit(path), own.commit(path);
+      model.commit(path), decoder.commit(path);
       if (features && round % 5 == 0) {
         const auto ours = model.features();
-        const auto want = own.features();
+        const auto want = decoder.features();
         REQUIRE(ours.size() == want.size());
         double most = 0;
         for (std::int32_t i = 0; i < ours.size(); ++i)
           most = std::max(most, difference(ours.row(i), want.row(i)));
         CHECK(most < kTolerance);
       }
-      if (model.size() > 1100) model.truncate(20), own.truncate(20);
+      if (model.size() > 1100) model.truncate(20), decoder.truncate(20);
     }
     CHECK(failed > 40);
     CHECK(passed > 40);
@@ -410,17 +412,17 @@ TEST_CASE("a long prompt is computed in several passes") {
     Options options = exact_options(1400);
     options.features = features;
     Model model(pack_model("small"), options);
-    auto own = cpu_model("small", 1400);
-    const List prompt = random_tokens(random, 1250, own.vocab_size());
+    auto decoder = cpu_model("small", 1400);
+    const List prompt = random_tokens(random, 1250, decoder.vocab_size());
     const Token token = 7;
     const NodeId none = kNoParent;
-    model.append(prompt), own.append(prompt);
+    model.append(prompt), decoder.append(prompt);
     CHECK(model.size() == 1250);
-    CHECK(difference(model.extend({&token, 1}, {&none, 1}), own.extend({&token, 1}, {&none, 1})) <
+    CHECK(difference(model.extend({&token, 1}, {&none, 1}), decoder.extend({&token, 1}, {&none, 1})) <
           kTolerance);
     if (features)
       for (const std::int32_t i : {0, 79, 80, 81, 511, 512, 1249})
-        CHECK(difference(model.features().row(i), own.features().row(i)) < kTolerance);
+        CHECK(difference(model.features().row(i), decoder.features().row(i)) < kTolerance);
   }
 }
 
@@ -429,8 +431,8 @@ TEST_CASE(
   const auto weights = pack_model("small");
   const List tokens{1, 5, 9, 12};
   const std::vector<NodeId> tree{kNoParent, 0, 0, 1};
-  auto own = cpu_model("small", 64);
-  const LogitsView want = own.extend(tokens, tree);
+  auto decoder = cpu_model("small", 64);
+  const LogitsView want = decoder.extend(tokens, tree);
   const auto rows_are_right = [&](const Options& options, double tolerance = kTolerance) {
     Model model(weights, options);
     CHECK(difference(model.extend(tokens, tree), want) < tolerance);
@@ -457,10 +459,10 @@ TEST_CASE(
   options.features = true;  // pooled ones would be per sequence, not per token
   Model with_features(weights, options);
   with_features.append(tokens);
-  own.truncate(0), own.append(tokens);
+  decoder.truncate(0), decoder.append(tokens);
   for (const std::int32_t i : {0, 3})
-    CHECK(difference(with_features.features().row(i), own.features().row(i)) < kTolerance);
-  own.truncate(0), own.extend(tokens, tree);  // as `want` shows
+    CHECK(difference(with_features.features().row(i), decoder.features().row(i)) < kTolerance);
+  decoder.truncate(0), decoder.extend(tokens, tree);  // as `want` shows
   // Samplers of libllama's, which would take the place of logits.
   const std::unique_ptr<llama_sampler, decltype(&llama_sampler_free)> chain(
       llama_sampler_chain_init(llama_sampler_chain_default_params()), &llama_sampler_free);
@@ -483,11 +485,11 @@ TEST_CASE("features are the LM head's inputs at committed tokens") {
   Options options = exact_options(200);
   options.features = true;
   Model model(pack_model("base"), options);
-  auto own = cpu_model("base", 200);
-  const std::int32_t vocab = own.vocab_size();
+  auto decoder = cpu_model("base", 200);
+  const std::int32_t vocab = decoder.vocab_size();
   const auto agree = [&] {
     const auto ours = model.features();
-    const auto want = own.features();
+    const auto want = decoder.features();
     REQUIRE(ours.size() == want.size());
     REQUIRE(ours.width() == want.width());
     for (std::int32_t i = 0; i < ours.size(); ++i)
@@ -497,15 +499,15 @@ TEST_CASE("features are the LM head's inputs at committed tokens") {
   CHECK(model.features().size() == 0);
   for (int round = 0; round < 30; ++round) {
     CAPTURE(round);
-    if (model.size() > 120) model.truncate(40), own.truncate(40);
+    if (model.size() > 120) model.truncate(40), decoder.truncate(40);
     const List more = random_tokens(random, 1 + random.below(round % 2 ? 5 : 40), vocab);
-    model.append(more), own.append(more);
+    model.append(more), decoder.append(more);
     if (round % 3 == 0) CHECK(agree());  // deferred tokens are computed
     const RandomTree tree = random_tree(random, vocab, 24);
-    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+    CHECK(difference(model.extend(tree.tokens, tree.parents), decoder.extend(tree.tokens, tree.parents)) <
           kTolerance);
     const auto path = tree.path_to(random.below(tree.size()));
-    model.commit(path), own.commit(path);
+    model.commit(path), decoder.commit(path);
     CHECK(agree());
   }
   for (const int call : {0, 1, 2}) {  // every call that changes the model ends a view
@@ -611,7 +613,7 @@ TEST_CASE("a draft head proposes the same from libllama's features as from cpu::
   Model target(pack_model("target"), options), plain(pack_model("target"), exact_options(400));
   const auto weights = exact_weights("target");
   const cpu::DecoderOptions own_options{.capacity = 400, .inputs = cpu::Inputs::full};
-  cpu::Decoder<float> own(weights, own_options);
+  cpu::Decoder<float> decoder(weights, own_options);
   cpu::Decoder<float> head(exact_weights("hass", weights), own_options);
   Random random(8);
   const List prompt = random_tokens(random, 24, target.vocab_size());
@@ -621,7 +623,7 @@ TEST_CASE("a draft head proposes the same from libllama's features as from cpu::
                    Chain<>{.length = 4}};
     return rounds_for(run, prompt, want);
   };
-  const auto here = rounds(target), there = rounds(own);
+  const auto here = rounds(target), there = rounds(decoder);
   CHECK(std::abs(here - there) <= 2);
   CHECK(here < 60);
 }

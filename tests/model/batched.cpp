@@ -25,23 +25,23 @@ TEST_CASE("a slot is a model: its rows are those of the model alone, whatever el
   static_assert(!TargetConditioned<SlotOf<ToyBatch>>);
   CHECK(slot.cache_id() != other.cache_id());
 
-  const std::vector<Token> prompt{1, 2, 3}, more{4, 0}, own{2, 1};
+  const std::vector<Token> prompt{1, 2, 3}, more{4, 0}, draft_tokens{2, 1};
   const std::vector<NodeId> parents{kNoParent, 0};
   slot.append(prompt);
   alone.append(prompt);
   CHECK(batch.queued(1) == 3);
   CHECK(slot.size() == 3);
   other.append(more);
-  const PassRequest request = slot.begin_pass(own, parents);
+  const PassRequest request = slot.begin_pass(draft_tokens, parents);
   CHECK(request.batch == &batch);
   CHECK(request.slot == 1);
-  CHECK(request.tokens.data() == own.data());
+  CHECK(request.tokens.data() == draft_tokens.data());
   CHECK(request.parents.data() == parents.data());
-  const std::vector<SlotNodes> nodes{{2, more, parents}, {1, own, parents}, {0}};
+  const std::vector<SlotNodes> nodes{{2, more, parents}, {1, draft_tokens, parents}, {0}};
   const LogitsView rows = batch.extend(nodes);
   REQUIRE(rows.rows == 4);
   CHECK(slot.end_pass(rows.part(2, 2)).data == rows.row(2).data());
-  const LogitsView want = alone.extend(own, parents);
+  const LogitsView want = alone.extend(draft_tokens, parents);
   for (std::int32_t i = 0; i < 2; ++i)
     for (std::int32_t x = 0; x < 5; ++x)
       CHECK(rows.row(2 + i)[static_cast<std::size_t>(x)] == want.row(i)[static_cast<std::size_t>(x)]);

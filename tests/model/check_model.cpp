@@ -112,17 +112,18 @@ class Attention {
           seen.push_back(static_cast<std::size_t>(committed_ + a));
         a = mistake_ == Mistake::siblings_visible ? a - 1 : nodes_[static_cast<std::size_t>(a)].parent;
       }
-      const auto own = static_cast<std::size_t>(committed_ + node);
+      const auto place = static_cast<std::size_t>(committed_ + node);
       const int depth =
           mistake_ == Mistake::positions_by_index ? node : nodes_[static_cast<std::size_t>(node)].depth;
-      slots_[own] = value(tokens[i], committed_ + depth, seen);
-      if (mistake_ == Mistake::later_visible && i + 1 < tokens.size()) slots_[own][0] += 0.1 * tokens[i + 1];
+      slots_[place] = value(tokens[i], committed_ + depth, seen);
+      if (mistake_ == Mistake::later_visible && i + 1 < tokens.size())
+        slots_[place][0] += 0.1 * tokens[i + 1];
       std::size_t at = i;
       if (mistake_ == Mistake::rows_reversed) at = tokens.size() - 1 - i;
       if (mistake_ == Mistake::row_of_last && i + 1 == tokens.size())
         for (std::size_t k = 0; k < i; ++k)
-          write(slots_[own], rows.data() + static_cast<std::ptrdiff_t>(k) * stride);
-      write(slots_[own], rows.data() + static_cast<std::ptrdiff_t>(at) * stride);
+          write(slots_[place], rows.data() + static_cast<std::ptrdiff_t>(k) * stride);
+      write(slots_[place], rows.data() + static_cast<std::ptrdiff_t>(at) * stride);
     }
     if (mistake_ == Mistake::append_late) run_queue();
     if (mistake_ == Mistake::rows_stale) rows.swap(next_), rows.resize(next_.size(), 1.0f);
@@ -204,8 +205,8 @@ class Attention {
       std::vector<std::size_t> seen;
       for (std::size_t s = 0; s < static_cast<std::size_t>(committed_); ++s) seen.push_back(s);
       if (mistake_ == Mistake::append_never) seen.clear();
-      const Value own = value(token, mistake_ == Mistake::append_never ? 0 : committed_, seen);
-      slots_.insert(slots_.begin() + committed_, mistake_ == Mistake::append_never ? Value{} : own);
+      const Value entry = value(token, mistake_ == Mistake::append_never ? 0 : committed_, seen);
+      slots_.insert(slots_.begin() + committed_, mistake_ == Mistake::append_never ? Value{} : entry);
       ++committed_;
     }
     queued_.clear();
@@ -319,7 +320,7 @@ class Mixed : public specula_test::ToyBatch {
   LogitsView extend(std::span<const specula::SlotNodes> nodes) {
     std::vector<specula::SlotNodes> sorted(nodes.begin(), nodes.end());
     if (by_ == By::order)
-      std::ranges::sort(sorted, {}, [](const specula::SlotNodes& own) { return own.slot; });
+      std::ranges::sort(sorted, {}, [](const specula::SlotNodes& slot_nodes) { return slot_nodes.slot; });
     LogitsView rows = Batch::extend(sorted);
     if (by_ == By::prompt && nodes.front().tokens.empty()) ++rows.rows;
     return rows;

@@ -67,8 +67,8 @@ struct Keeps : M {
 };
 template <class M>
 struct Timed : M {
-  std::optional<double> own;
-  std::optional<double> pass_seconds() const { return own; }
+  std::optional<double> seconds;
+  std::optional<double> pass_seconds() const { return seconds; }
 };
 static_assert(CountsChanges<Counts<Whole>> && !CountsChanges<Whole> &&
               !CountsChanges<Counts<Model<kAppend>>>);
@@ -137,11 +137,11 @@ TEST_CASE("passes take what the model says, and wait for the rest; without its w
   };
   Timed<Whole> model;
   Usage usage{.seconds = 1};
-  model.own = 10;
+  model.seconds = 10;
   double before = detail::monotonic_seconds();
   {
     const detail::PassWatch watch(model, usage);
-    model.own = 10.002;
+    model.seconds = 10.002;
     wait(before + 0.004);
   }
   CHECK(usage.seconds == doctest::Approx(1.002));
@@ -150,12 +150,12 @@ TEST_CASE("passes take what the model says, and wait for the rest; without its w
   const double waited = usage.waited_seconds;
   {
     const detail::PassWatch watch(model, usage, 9.0);  // others ran it, and it waited for their texts
-    model.own = 12.5;
+    model.seconds = 12.5;
     wait(detail::monotonic_seconds() + 0.001);
   }
   CHECK(usage.seconds == doctest::Approx(4.502));
   CHECK(usage.waited_seconds == waited);
-  model.own.reset();
+  model.seconds.reset();
   usage = {};
   before = detail::monotonic_seconds();
   {

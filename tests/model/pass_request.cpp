@@ -94,8 +94,8 @@ std::vector<std::vector<float>> story(ToyBatch* batch, M& model, bool fails) {
 TEST_CASE("two halves are one pass, and a pass that fails between them never began") {
   ToyModel plain(kVocab, 3), rewritten(kVocab, 3);
   Processed processed_alone{rewritten, Rules{}};
-  const auto own = story(nullptr, plain, false), processed = story(nullptr, processed_alone, false);
-  REQUIRE(own != processed);
+  const auto raw = story(nullptr, plain, false), processed = story(nullptr, processed_alone, false);
+  REQUIRE(raw != processed);
   for (const bool fails : {false, true}) {
     ToyBatch batch(5, kVocab, 3);
     SlotOf<ToyBatch> a(batch, 0), b(batch, 1), c(batch, 2), d(batch, 3), e(batch, 4);
@@ -104,8 +104,8 @@ TEST_CASE("two halves are one pass, and a pass that fails between them never beg
     Processed over_any{erased, Rules{}};
     Processed inner{e, [](Tokens, std::span<float>) {}};
     Processed over_processed{inner, Rules{}};
-    CHECK(story(&batch, a, fails) == own);
-    CHECK(story(&batch, any, fails) == own);
+    CHECK(story(&batch, a, fails) == raw);
+    CHECK(story(&batch, any, fails) == raw);
     CHECK(story(&batch, over_slot, fails) == processed);
     CHECK(story(&batch, over_any, fails) == processed);
     CHECK(story(&batch, over_processed, fails) == processed);

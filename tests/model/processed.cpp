@@ -171,7 +171,7 @@ TEST_CASE("rows below an excluded token are the model's own, in one call or in s
   Grammar::Calls calls;
   Processed model{inner, Grammar{&calls, 1}};
   model.append(List{5});
-  const auto own = [&](Token before, Token last) {
+  const auto raw_row = [&](Token before, Token last) {
     std::vector<float> row(6);
     inner.row(before, last, row.data());
     return row;
@@ -181,16 +181,16 @@ TEST_CASE("rows below an excluded token are the model's own, in one call or in s
   };
   const LogitsView rows = model.extend(List{2, 3, 4, 0, 5}, std::vector<NodeId>{-1, 0, 0, 1, 2});
   CHECK(calls.all == 2);  // 2; 2 4. Not 2 3 nor 2 3 0; and 5 follows 4
-  CHECK(row(rows, 1) == own(2, 3));
-  CHECK(row(rows, 3) == own(3, 0));
-  CHECK(row(rows, 4) == own(4, 5));
+  CHECK(row(rows, 1) == raw_row(2, 3));
+  CHECK(row(rows, 3) == raw_row(3, 0));
+  CHECK(row(rows, 4) == raw_row(4, 5));
   CHECK(rows.row(0)[3] == kMasked);
-  CHECK(row(model.raw_rows(), 0) == own(5, 2));
+  CHECK(row(model.raw_rows(), 0) == raw_row(5, 2));
   const LogitsView more = model.extend(List{1, 1}, std::vector<NodeId>{2, 3});
   CHECK(calls.all == 3);  // 2 4 1, but not 2 3 0 1
   CHECK(more.row(0)[2] == kMasked);
-  CHECK(row(more, 1) == own(0, 1));
-  CHECK(row(model.raw_rows(), 0) == own(4, 1));
+  CHECK(row(more, 1) == raw_row(0, 1));
+  CHECK(row(model.raw_rows(), 0) == raw_row(4, 1));
   CHECK(calls.beyond == 0);
 }
 
@@ -229,15 +229,15 @@ TEST_CASE("raw log-probabilities are the model's own, processed ones those of th
         const Logprobs got = run.logprobs();
         REQUIRE(got.size() == fresh.size());
         for (std::size_t i = 0; i < fresh.size(); ++i) {
-          std::vector<float> own(6);
-          inner.row(text[text.size() - 2], text.back(), own.data());
-          std::vector<float> changed = own;
+          std::vector<float> raw(6);
+          inner.row(text[text.size() - 2], text.back(), raw.data());
+          std::vector<float> changed = raw;
           penalty(text, changed);
-          const auto want = processed ? plain_logs(changed, 0.7f) : plain_logs(own, 1);
+          const auto want = processed ? plain_logs(changed, 0.7f) : plain_logs(raw, 1);
           const auto token = static_cast<std::size_t>(fresh[i]);
           CHECK(got[i].logprob == doctest::Approx(static_cast<double>(want[token])).epsilon(2e-6));
           apart = std::max(apart, std::abs(static_cast<double>(plain_logs(changed, 1)[token] -
-                                                               plain_logs(own, 1)[token])));
+                                                               plain_logs(raw, 1)[token])));
           REQUIRE(got.top(i).size() == (processed ? 5 : 6));  // the excluded token is likely for the model
           for (const TokenLogprob& likely : got.top(i)) {
             const auto at = static_cast<std::size_t>(likely.token);
@@ -331,9 +331,9 @@ TEST_CASE("draft tokens of another drafter: excluded once known, until they are 
   const std::vector<NodeId> root{-1};
   const auto is_own = [&](Token before, Token last) {
     const LogitsView rows = model.extend(List{last}, root);
-    std::vector<float> own(6);
-    inner.row(before, last, own.data());
-    return std::equal(own.begin(), own.end(), rows.row(0).begin());
+    std::vector<float> raw(6);
+    inner.row(before, last, raw.data());
+    return std::equal(raw.begin(), raw.end(), rows.row(0).begin());
   };
   const auto asked = [&] { return std::exchange(paths, {}); };
   model.append(List{1, 1, 2, 3, 4});  // a prompt is no path of this grammar

@@ -99,8 +99,8 @@ void check(const Shape& shape, const std::vector<Wrap>& wraps, MakeStack stack) 
           std::make_unique<Draft>(2 + drafts.size(), wrap, Grammar{prompt.size(), &draft_calls}));
       drafters.push_back(drafts.back()->drafter());
     }
-    const auto texts = [&](auto drafter, auto own) {
-      Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, std::move(drafter), own};
+    const auto texts = [&](auto drafter, auto proposal_shape) {
+      Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, std::move(drafter), proposal_shape};
       List out;
       for (const std::uint64_t seed : {3u, 4u}) {
         run.generate(prompt, {.max_new_tokens = 60}, PhiloxRandom{seed},

@@ -65,7 +65,7 @@ static_assert(detail::check_shape_members<Nothing>() && detail::check_shape_memb
 
 }  // namespace
 
-TEST_CASE("a drafter works in the caches that it or a member names; an unnamed cache is nobody's") {
+TEST_CASE("a drafter works in the caches that it or a member names; it works in no unnamed cache") {
   int here = 0, there = 0;
   CHECK(detail::works_in(Alone{&here}, &here));
   CHECK_FALSE(detail::works_in(Alone{&here}, &there));

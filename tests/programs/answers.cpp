@@ -118,10 +118,10 @@ TEST_CASE("an answer's draws are those of its prompt and turn, however many text
     const std::vector<std::pair<std::size_t, std::size_t>> order{{0, 0}, {0, 1}, {1, 0},
                                                                  {2, 0}, {2, 1}, {2, 2}};
     for (std::size_t i = 0; i < 6; ++i) {
-      const Answer& own = shown.answers[i];
-      CHECK(std::pair(own.prompt, own.turn) == order[i]);
-      CHECK(own.text.front() == static_cast<char>('a' + i));  // its sequence is its number
-      CHECK(own.failure.empty());
+      const Answer& got = shown.answers[i];
+      CHECK(std::pair(got.prompt, got.turn) == order[i]);
+      CHECK(got.text.front() == static_cast<char>('a' + i));  // its sequence is its number
+      CHECK(got.failure.empty());
     }
     CHECK(batch.sequences.size() == 6);
     CHECK(shown.notes.find("of 6 texts, " + std::to_string(texts) + " at once") != std::string::npos);

@@ -20,8 +20,8 @@ using namespace specula_tools;
 
 namespace {
 
-/// Prompt {p} is read for p rounds, then gives p + 1 tokens a round. A round takes a second, and 100 more for
-/// each prompt that is read; half of it is the models'.
+/// Prompt {p} is read for p rounds, then gives p + 1 tokens per round. A round takes a second, and 100 more
+/// for each prompt that is read; half of it is the models'.
 class ScriptedBatch final : public TextBatch {
  public:
   explicit ScriptedBatch(std::int32_t texts) : texts_(texts) {}
@@ -31,13 +31,13 @@ class ScriptedBatch final : public TextBatch {
     return last_;
   }
   bool cancel(specula::TextId id) override {
-    for (auto own = running_.begin(); own != running_.end(); ++own)
-      if (own->id == id) {
+    for (auto text = running_.begin(); text != running_.end(); ++text)
+      if (text->id == id) {
         ended_.push_back({.id = id});
-        running_.erase(own);
+        running_.erase(text);
         return true;
       }
-    return std::erase_if(queue_, [&](const Text& own) { return own.id == id; }) > 0;
+    return std::erase_if(queue_, [&](const Text& text) { return text.id == id; }) > 0;
   }
   const std::vector<specula::TextResult>& step() override {
     returned_.clear();
@@ -115,7 +115,7 @@ Outcome alone_of(const std::vector<std::vector<Token>>& tokens) {
 }  // namespace
 
 TEST_CASE("a batch is always full, and rounds in which a prompt is read are not timed") {
-  // Two texts at once of 12 tokens: {0} writes one a round, 12 rounds, the first of which reads it.
+  // Two texts at once of 12 tokens: {0} writes one per round, 12 rounds, the first of which reads it.
   ScriptedBatch batch(2);
   const BatchRuns runs = write(batch, {{0}, {0}}, 2, 12);
   CHECK(runs.rounds == 11);
@@ -171,10 +171,10 @@ TEST_CASE("a text that fails, and texts too short to be timed") {
 TEST_CASE("figures of batches") {
   const std::vector<std::string> pipelines{"autoregressive", "fast"};
   const std::vector<std::int32_t> texts{1, 4};
-  const std::vector<Token> own(12, 0), other(12, 1);
+  const std::vector<Token> plain(12, 0), other(12, 1);
   const auto runs_of = [&](double tokens, double seconds, std::int64_t rounds) {
     BatchRuns runs(2);
-    runs.tokens = {own, other};
+    runs.tokens = {plain, other};
     runs.written.assign(3, {tokens, 2 * tokens});
     runs.seconds = {
         {seconds, 2 * seconds}, {9 * seconds, 2 * seconds}, {seconds, 2 * seconds}};  // one disturbed
@@ -184,7 +184,7 @@ TEST_CASE("figures of batches") {
   // Tokens of a repetition, 3 and 6, in 3 and 6 times the seconds; of all texts together.
   const std::vector<std::vector<BatchRuns>> runs{{runs_of(3, 3, 9), runs_of(3, 1.5, 9)},
                                                  {runs_of(3, 1, 27), runs_of(3, 0.25, 9)}};
-  const auto all = batch_figures(pipelines, texts, runs, alone_of({own, own}));
+  const auto all = batch_figures(pipelines, texts, runs, alone_of({plain, plain}));
   REQUIRE(all.size() == 4);
   CHECK(all[3].name == "fast");
   CHECK(all[3].texts == 4);
@@ -199,7 +199,7 @@ TEST_CASE("figures of batches") {
   CHECK(all[2].over_fewest.value == doctest::Approx(3));
   CHECK(all[3].over_fewest.value == doctest::Approx(6));
   CHECK(all[0].milliseconds_per_token == doctest::Approx(1000));
-  CHECK(all[3].milliseconds_per_token == doctest::Approx(1000.0 / 3));  // 4 texts, 12 tokens a second
+  CHECK(all[3].milliseconds_per_token == doctest::Approx(1000.0 / 3));  // 4 texts, 12 tokens per second
   CHECK(all[0].tokens_per_round == doctest::Approx(3));
   CHECK(all[2].tokens_per_round == doctest::Approx(0.25));
   CHECK(all[0].own_share == doctest::Approx(0.1));

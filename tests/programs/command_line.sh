@@ -341,7 +341,7 @@ fi
 printf '{{ messages[0].content }}' >"$scratch/chat/chat_template.jinja"  # needs the engine
 "${chat[@]}" --prompt one >"$scratch/out" 2>&1 || also 'chat_template.jinja: a chat template that this program does not know'
 expect 0 '^one' "${chat[@]}" --prompt one --raw
-# A draft of as many tokens that mean something else, and one of which nobody knows what they mean.
+# A draft of as many tokens that mean something else, and one whose tokens are not known.
 mkdir "$scratch/other" && ln -s "$models"/small/* "$scratch/other" && echo '{"@@": 5}' >"$scratch/other/added_tokens.json"
 for program in "$specula run --prompt x --pipeline" "$specula compare --pipelines"; do
   # shellcheck disable=SC2086  # words

@@ -478,12 +478,12 @@ TEST_CASE("costs of drafts: from plain decoding if measured, else from their cal
   const Outcome cascade = run("cascade", {{"base", {30, 90, 0.18}}, {"max-gram", {100, 100, 0.01}}});
   const auto swi = [](double base, double gram) { return 60 / (20 + 30 * base + 100 * gram); };
 
-  const Figures own = figures(cascade, plain);
-  REQUIRE(own.drafts.size() == 2);
-  CHECK(own.draft_calls == 130);
-  CHECK(own.drafts[0].cost_coefficient == doctest::Approx(0.6));  // calls over three nodes each
-  CHECK(own.drafts[1].cost_coefficient == doctest::Approx(0.01));
-  CHECK(own.swi == doctest::Approx(swi(0.6, 0.01)));
+  const Figures from_run = figures(cascade, plain);
+  REQUIRE(from_run.drafts.size() == 2);
+  CHECK(from_run.draft_calls == 130);
+  CHECK(from_run.drafts[0].cost_coefficient == doctest::Approx(0.6));  // calls over three nodes each
+  CHECK(from_run.drafts[1].cost_coefficient == doctest::Approx(0.01));
+  CHECK(from_run.swi == doctest::Approx(swi(0.6, 0.01)));
 
   const Figures measured = figures(cascade, plain, {{"base", 0.3}, {"small", 1.0}});
   CHECK(measured.drafts[0].model == "base");

@@ -100,10 +100,10 @@ TEST_CASE("names of pre-tokenizers give the words of the models' own tokenizer.j
 TEST_CASE("scores: the tokens of SentencePiece, for pages of this repository") {
   const fs::path model = fs::path(SPECULA_MODELS_DIR) / "target" / "tokenizer.model";
   if (!fs::exists(model)) return specula_test::skip("no model pack");
-  const Tokenizer own(model);
-  GgufVocabulary vocabulary{.model = "llama", .tokens = own.pieces(), .begin = 1, .end = 2};
+  const Tokenizer sentencepiece(model);
+  GgufVocabulary vocabulary{.model = "llama", .tokens = sentencepiece.pieces(), .begin = 1, .end = 2};
   vocabulary.adds_space = false;
-  vocabulary.adds_begin = own.adds_begin();
+  vocabulary.adds_begin = sentencepiece.adds_begin();
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const std::string& piece = vocabulary.tokens[i];
     const bool byte = piece.size() == 6 && piece.starts_with("<0x");
@@ -112,15 +112,16 @@ TEST_CASE("scores: the tokens of SentencePiece, for pages of this repository") {
     vocabulary.types.push_back(i == 0 ? 2 : i < 3 ? 3 : byte ? 6 : 1);
   }
   const Tokenizer tokenizer = make_gguf_tokenizer(vocabulary, "m.gguf");
-  CHECK(tokenizer.vocab_size() == own.vocab_size());
-  for (Token token = 0; token < own.vocab_size(); ++token) CHECK(tokenizer.bytes(token) == own.bytes(token));
+  CHECK(tokenizer.vocab_size() == sentencepiece.vocab_size());
+  for (Token token = 0; token < sentencepiece.vocab_size(); ++token)
+    CHECK(tokenizer.bytes(token) == sentencepiece.bytes(token));
   const std::string page = read_file(kRoot / "docs" / "methods.md").substr(0, 20'000);
   for (std::size_t at = 0; at + 400 < page.size(); at += 400) {
     const std::string text = page.substr(at, 400) + "\t\xe6\x97\xa5\xf0\x9f\x99\x82  aaaaaaa </s>";
     CAPTURE(text);
-    CHECK(tokenizer.encode(text) == own.encode(text));
+    CHECK(tokenizer.encode(text) == sentencepiece.encode(text));
   }
-  CHECK(tokenizer.encode_chat("a</s>") == own.encode_chat("a</s>"));
+  CHECK(tokenizer.encode_chat("a</s>") == sentencepiece.encode_chat("a</s>"));
   CHECK(tokenizer.encode_chat("a</s>").back() == 2);
 }
 

@@ -319,14 +319,15 @@ TEST_CASE("limits of a subset of the drafters, as limits of all") {
       for (std::size_t i = row; i < part.size(); ++i)
         limits[row][i] = static_cast<std::int32_t>(2 + row + 2 * i);
     }
-    const auto own = specula::forecast_cascade(m.rates(part), limits);
+    const auto alone = specula::forecast_cascade(m.rates(part), limits);
     const auto among = specula::forecast_cascade(m.rates(kThree), embedded(limits, part, kThree));
-    CHECK(among.tokens == doctest::Approx(own.tokens).epsilon(1e-12));
-    CHECK(among.cost == doctest::Approx(own.cost).epsilon(1e-12));
-    CHECK(among.max_nodes == own.max_nodes);
+    CHECK(among.tokens == doctest::Approx(alone.tokens).epsilon(1e-12));
+    CHECK(among.cost == doctest::Approx(alone.cost).epsilon(1e-12));
+    CHECK(among.max_nodes == alone.max_nodes);
     for (std::size_t d = 0, at = 0; d < kThree.size(); ++d) {
       const bool there = at < part.size() && part[at] == kThree[d];
-      CHECK(among.calls[d] == (there ? doctest::Approx(own.calls[at]).epsilon(1e-12) : doctest::Approx(0.0)));
+      CHECK(among.calls[d] ==
+            (there ? doctest::Approx(alone.calls[at]).epsilon(1e-12) : doctest::Approx(0.0)));
       at += there;
     }
   }
@@ -376,7 +377,8 @@ TEST_CASE("for time, the target's cost depends on which models run in the round"
   const auto calls = tune(kThree, synthetic(0.3, alone), TunerObjective::swi);
   CHECK(find(calls, "cascade@base,small").forecast.calls[0] > 0);
 
-  // A stack may also do without its last drafter, one draft token of whom costs as much as ten of the target.
+  // A stack may also do without its last drafter, one draft token of which costs as much as ten of the
+  // target.
   Measured dear = synthetic(0.3, alone);
   dear.draft_costs.at("max-gram") = CostCurve({10.0});
   const TunedPipeline tuned = find(tune(kThree, dear, TunerObjective::speedup), "cascade@small,max-gram");

@@ -28,18 +28,18 @@ TEST_CASE("each node has its own slot of logits and of tile masses") {
 TEST_CASE("a distribution is found by its row, unless that is the caller's or it is a point mass") {
   DraftRows rows(4, 3);
   const std::vector<float> row(4);
-  Distribution own;
-  own.logits = rows.slot(2, row).data(), own.log_z = 0.5;
-  rows.made(2, own);
-  CHECK(rows.node_of(own) == 2);
-  CHECK(rows.distribution(2) == own);
-  Distribution callers = own;
+  Distribution stored;
+  stored.logits = rows.slot(2, row).data(), stored.log_z = 0.5;
+  rows.made(2, stored);
+  CHECK(rows.node_of(stored) == 2);
+  CHECK(rows.distribution(2) == stored);
+  Distribution callers = stored;
   callers.logits = row.data();
   CHECK(rows.node_of(callers) == kNoParent);
-  callers.logits = rows.slot(2, row).data() + 4;  // behind the last
+  callers.logits = rows.slot(2, row).data() + 4;  // after the last
   CHECK(rows.node_of(callers) == kNoParent);
   CHECK(rows.node_of(Distribution::at(1)) == kNoParent);
-  CHECK(DraftRows(4, 0).node_of(own) == kNoParent);
+  CHECK(DraftRows(4, 0).node_of(stored) == kNoParent);
 }
 
 TEST_CASE("dropped nodes have no distribution any more, and those without a slot are no error") {

@@ -118,7 +118,10 @@ TEST_CASE("a lenient review at temperature 0 compares confidences, and has lenie
   ProposalBuilder tree(4, 8, 0);
   const auto accepted = [&](float confidence, double lenience, bool copied) {
     tree.reset(0, 5);
-    copied ? tree.copy(0, 3, confidence) : tree.choose(0, 3, confidence);
+    if (copied)
+      tree.copy(0, 3, confidence);
+    else
+      tree.choose(0, 3, confidence);
     return review(tree, 1, row, greedy, lenience, rng);
   };
   for (const double l : {1.5, 3.0}) {

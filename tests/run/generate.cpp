@@ -151,7 +151,7 @@ TEST_CASE("a sink that finds the end within its tokens: the others are not emitt
         CHECK(got == Text{upto(last), FinishReason::cancelled});
       else if (!goes_on)
         CHECK(got == Text{upto(last), FinishReason::cancelled});
-      // The stop token behind the end does not count.
+      // The stop token after the end does not count.
       const Token stop = 16;
       if (cuts && last < stop)
         CHECK(text({.stop = {&stop, 1}}, ends) == Text{upto(last), FinishReason::cancelled});

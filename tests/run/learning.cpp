@@ -190,7 +190,7 @@ void check_counts(Shape shape, Counts& counts) {
 
 TEST_CASE(
     "a shape learns once after each propose(), not when the draft has no room, behind an AnyShape too") {
-  Counts own, erased;
-  check_counts(Counting{{.length = 3}, &own}, own);
+  Counts typed, erased;
+  check_counts(Counting{{.length = 3}, &typed}, typed);
   check_counts(AnyShape<AnyDrafter, ProposalKind::deterministic>(Counting{{.length = 3}, &erased}), erased);
 }

@@ -62,7 +62,7 @@ TEST_CASE_TEMPLATE("two users of one model, behind wrappers or not: each text is
     CHECK(write(one, prompt(1)) == want);
     CHECK(write(two, prompt(2)) != want);
     CHECK(write(one, prompt(1)) == want);
-    // A prefix is kept only of a model that counts, if nobody else has used it.
+    // A prefix is kept only of a model that counts, if no other Speculator has used it.
     const std::int64_t before = model.appended;
     CHECK(write(one, prompt(1)) == want);
     CHECK(model.appended - before == 199 - (CountsChanges<Model> ? 128 : 0));

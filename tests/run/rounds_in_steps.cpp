@@ -89,7 +89,10 @@ TEST_CASE("abandon() and forget() end a round, at any wait") {
       auto& run = scene.run;
       run.begin(scene.rng);
       for (int i = 0; i < passes; ++i) run.give(scene.rows());
-      forgets ? run.forget() : run.abandon();
+      if (forgets)
+        run.forget();
+      else
+        run.abandon();
       CHECK_FALSE(run.in_round());
       CHECK_FALSE(run.proposed());
       CHECK_FALSE(run.want());

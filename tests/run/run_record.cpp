@@ -56,14 +56,14 @@ TEST_CASE("a round is added to text and statistics") {
   CHECK(it.stats().drafters.size() == 1);
 }
 
-TEST_CASE("tokens behind the end of the text are neither new, nor offered, nor accepted") {
+TEST_CASE("tokens after the end of the text are neither new, nor offered, nor accepted") {
   Round all, two, one, none;
   all.count_emitted(3);
   CHECK(all.stats().new_tokens == 3);
   CHECK(all.stats().offered == Depths{1, 1, 1, 0, 0});
   two.count_emitted(2);  // both draft tokens, not the token after them
   CHECK(two.stats().new_tokens == 2);
-  CHECK(two.stats().offered == Depths{1, 1, 0, 0, 0});  // the rejected one was behind the end
+  CHECK(two.stats().offered == Depths{1, 1, 0, 0, 0});  // the rejected one was after the end
   CHECK(two.stats().accepted == Depths{1, 1, 0, 0, 0});
   one.count_emitted(1);
   CHECK(one.stats().new_tokens == 1);

@@ -205,7 +205,7 @@ TEST_CASE(
 
 TEST_CASE(
     "a sink that finds a stop string in the middle of a round keeps the tokens before, with their figures") {
-  ToyModel target(5, 1, 2.0f, 200), draft(5, 1, 2.0f, 200);  // the draft is the target: five tokens a round
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 1, 2.0f, 200);  // the draft is the target: five tokens per round
   auto run = pipeline(target, draft, Greedy{}, GreedyChain{.length = 4}, {.temperature = 0});
   run.verifier().report_logprobs({});
   const List want = plainly(target, kPrompt, 60, 5, {.temperature = 0});

@@ -480,7 +480,7 @@ void merges_passes() {
   });
   ToyModel alone(kVocab, 1);
   alone.append(kContext);
-  const std::vector<float> own = rows_of(alone.extend(kPair, kChain));
+  const std::vector<float> rows = rows_of(alone.extend(kPair, kChain));
   ToyBatch batch(4, kVocab, 1);
   SlotOf<ToyBatch> slot(batch, 0), erased(batch, 1), rewritten(batch, 2), both(batch, 3);
   ProcessedModel<SlotOf<ToyBatch>> processed{rewritten, kShift}, inner{both, kShift};
@@ -495,10 +495,10 @@ void merges_passes() {
     wrapper.commit(kPath);
     CHECK(wrapper.size() == 5);
   };
-  check(slot, 0, own);
-  check(any, 1, own);
-  check(processed, 2, shifted(own));
-  check(any_both, 3, shifted(own));
+  check(slot, 0, rows);
+  check(any, 1, rows);
+  check(processed, 2, shifted(rows));
+  check(any_both, 3, shifted(rows));
 }
 
 // ---- verifiers ----

@@ -144,7 +144,7 @@ TEST_CASE("an adaptive length is not much slower than the best fixed one, sure d
         for (std::int32_t length = 0; length <= 20; ++length) best = std::max(best, speed(FixedEnd{length}));
         CHECK(speed(ThresholdEnd{}) > cost.least * best);
         CHECK(speed(HeuristicEnd{}) > cost.least * best);
-        // A bad start; above the goal the threshold returns by the paper's steps, a thousandth a round.
+        // A bad start; above the goal the threshold returns by the paper's steps, a thousandth per round.
         const float threshold = acceptance < 0.9 ? 1.0f : 0.6f;
         CHECK(speed(ThresholdEnd{.threshold = threshold, .below = {.now = 1}}) > (cost.least - 0.01) * best);
       }

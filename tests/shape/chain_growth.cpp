@@ -49,9 +49,9 @@ struct Spy {
 template <class Inner>
 Spy(Inner) -> Spy<Inner>;
 
-RowOf row_of(std::uint64_t own) { return related_rows(kVocab, 1, own, 0.5); }
-auto dense(std::uint64_t own, std::int32_t capacity = 1 << 20) {
-  return Spy<ScriptedDrafter>{ScriptedDrafter(kVocab, row_of(own), capacity)};
+RowOf row_of(std::uint64_t seed) { return related_rows(kVocab, 1, seed, 0.5); }
+auto dense(std::uint64_t seed, std::int32_t capacity = 1 << 20) {
+  return Spy<ScriptedDrafter>{ScriptedDrafter(kVocab, row_of(seed), capacity)};
 }
 auto points(DraftTokenOf draft_token_of) {
   return Spy<ScriptedPoints>{ScriptedPoints(kVocab, std::move(draft_token_of))};
@@ -180,10 +180,10 @@ TEST_CASE("review: one call of the reviewer over the nodes from base on") {
   NoUniforms rng;
   const detail::ReviewScratch scratch = scratch_for(12);
   int stopped = 0, whole = 0;
-  for (std::uint64_t own = 1; own < 60; ++own) {
+  for (std::uint64_t seed = 1; seed < 60; ++seed) {
     tree.reset(kRoot, 3);
     tree.choose(0, 2, 1), tree.choose(1, 5, 1);
-    auto drafter = dense(own), reviewer = dense(1000 + own);
+    auto drafter = dense(seed), reviewer = dense(1000 + seed);
     detail::grow<Draw::greedy>(drafter, kRound, 4, tree, rng).run();
     const Text before = text_up_to(tree, 6);
     Reviews counts;
@@ -197,7 +197,7 @@ TEST_CASE("review: one call of the reviewer over the nodes from base on") {
     const NodeId accepted = tree.size() - 4;  // and two before base, the root, one of the reviewer's own
     REQUIRE(accepted >= 0);
     for (NodeId n = 3; n < tree.size(); ++n)
-      CHECK(tree.token(n) == best(row_of(1000 + own)(text_up_to(tree, n - 1))));
+      CHECK(tree.token(n) == best(row_of(1000 + seed)(text_up_to(tree, n - 1))));
     CHECK(counts.calls == 1);
     for (NodeId d = 0; d < 4; ++d) {
       CHECK(counts.offered[static_cast<std::size_t>(d)] == (d <= accepted));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // labels: optimised
-// Either: copies where they promise more tokens a second than the draft does.
+// Either: copies where they promise more tokens per second than the draft does.
 #include <specula/shape/either.hpp>
 
 #include <doctest/doctest.h>

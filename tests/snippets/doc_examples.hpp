@@ -20,7 +20,7 @@ struct Examples {
   std::int32_t vocab;
 };
 
-#define SPECULA_EXAMPLES                                                                                      \
-  [[maybe_unused]] auto& [target, draft, base, small, glide, head, exits, model, vocab] = own;                \
-  [[maybe_unused]] specula::TreeVerifier verifier{target, specula::Sampling{}}; \
+#define SPECULA_EXAMPLES                                                                            \
+  [[maybe_unused]] auto& [target, draft, base, small, glide, head, exits, model, vocab] = examples; \
+  [[maybe_unused]] specula::TreeVerifier verifier{target, specula::Sampling{}};                     \
   {

@@ -15,7 +15,7 @@ set -eu
     /^\/\/\/$/ && begins { begins = 2 }
     /^\/\/\/.*\*\*Draws\.\*\*/ { heads = 1 }
     /^(class|struct) [A-Za-z]+( |$)/ && heads {
-      if (begins) printf "void example_%d(Examples& own) {\n  SPECULA_EXAMPLES\n#line %d \"%s\"\n%s}}\n", ++count, line, FILENAME, code
+      if (begins) printf "void example_%d(Examples& examples) {\n  SPECULA_EXAMPLES\n#line %d \"%s\"\n%s}}\n", ++count, line, FILENAME, code
       else { printf "%s:%d: the docblock of %s does not begin with a line of code\n", FILENAME, line, $2 >"/dev/stderr"; bad = 1 }
       heads = 0
     }

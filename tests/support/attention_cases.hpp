@@ -333,10 +333,11 @@ TEST_CASE_TEMPLATE_DEFINE("batch-invariant: bits depend on the sequence alone", 
       alone.args.begin = batch.begin.data() + b;
       alone.args.kv.length = batch.length.data() + b;
       alone.args.kv.indptr = batch.indptr.data() + b;
-      const specula::cuda::TreeAttentionCapacity own{.sequences = 1,
-                                                     .max_nodes = wanted.nodes[b] + (b == 1 ? 24 : 0),
-                                                     .max_tokens = wanted.lengths[b] + (b == 3 ? 1500 : 0)};
-      const auto got = Variant::run(alone, plan_of(own, clusters, 132), 7);
+      const specula::cuda::TreeAttentionCapacity capacity{
+          .sequences = 1,
+          .max_nodes = wanted.nodes[b] + (b == 1 ? 24 : 0),
+          .max_tokens = wanted.lengths[b] + (b == 3 ? 1500 : 0)};
+      const auto got = Variant::run(alone, plan_of(capacity, clusters, 132), 7);
       CHECK(bits_of(batch, got, b) == bits_of(batch, together, b));
     }
   }

@@ -55,8 +55,8 @@ AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
   args.lse = result.lse.data();
   result.status.assign(static_cast<std::size_t>(plan.capacity.sequences), cuda::Status::infinite_loss);
   args.status = result.status.data();
-  AttentionMemory own;
-  if (!memory) memory = &own;
+  AttentionMemory local_memory;
+  if (!memory) memory = &local_memory;
   const cuda::Workspace workspace = memory->workspace(plan);
   if (!cuda::detail::valid_args(plan, args, workspace))
     throw std::runtime_error("run_attention: arguments are not valid");

@@ -119,24 +119,24 @@ class Model {
   specula::LogitsView extend(std::span<const specula::SlotNodes> nodes) {
     std::int32_t rows = 0, queued = 0;
     bool first = false;
-    for (const specula::SlotNodes& own : nodes) {
-      rows += static_cast<std::int32_t>(own.tokens.size());
-      queued += at(own.slot).queued;
-      first = first || at(own.slot).queued >= kSource - 1;
-      at(own.slot).queued = 0;
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      rows += static_cast<std::int32_t>(slot_nodes.tokens.size());
+      queued += at(slot_nodes.slot).queued;
+      first = first || at(slot_nodes.slot).queued >= kSource - 1;
+      at(slot_nodes.slot).queued = 0;
     }
     const double shown = world_->pass(cost_(rows + queued), draft_, first);
     ++passes;
     rows_.assign(static_cast<std::size_t>(rows) * kVocab, 0.0f);
     float* row = rows_.data();
-    for (const specula::SlotNodes& own : nodes) {
-      Slot& slot = at(own.slot);
-      for (std::size_t i = 0; i < own.tokens.size(); ++i, row += kVocab) {
-        const std::int32_t parent = own.parents[i];
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      Slot& slot = at(slot_nodes.slot);
+      for (std::size_t i = 0; i < slot_nodes.tokens.size(); ++i, row += kVocab) {
+        const std::int32_t parent = slot_nodes.parents[i];
         slot.depths.push_back(
             parent == specula::kNoParent ? 0 : slot.depths[static_cast<std::size_t>(parent)] + 1);
         const auto place = static_cast<std::size_t>(slot.size + slot.depths.back() + 1);
-        const Text& text = (*texts_)[static_cast<std::size_t>(own.slot)];
+        const Text& text = (*texts_)[static_cast<std::size_t>(slot_nodes.slot)];
         if (place >= text.tokens.size()) throw std::logic_error("grid: the text is too short");
         row[(draft_ ? text.drafted : text.tokens)[place]] = peak_;
       }

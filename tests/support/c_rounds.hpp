@@ -22,7 +22,7 @@ namespace specula_test {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Rows of logits of any type, of 4 bytes an element, so that no damaged type reads beyond them.
+/// Rows of logits of any type, of 4 bytes per element, so that no damaged type reads beyond them.
 struct LogitRows {
   std::int32_t type = 0, vocab = 0;
   std::int64_t rows = 0, stride = 0;  // a negative stride: the first row is the last in memory

@@ -81,7 +81,7 @@ class EmulatedDevice {
   /// Allocations that were not given back.
   int held() const {
     int out = 0;
-    for (const auto& own : memory_) out += own ? 1 : 0;
+    for (const auto& allocation : memory_) out += allocation ? 1 : 0;
     return out;
   }
   template <class T>
@@ -361,14 +361,14 @@ class EmulatedDevice {
     for (std::size_t r = 0; r < outs; ++r) {
       for (std::size_t k = 0; k < cols; ++k) row[k] = to_float(w.data[r * cols + k]);
       for (std::size_t t = 0; t < static_cast<std::size_t>(n); ++t) {
-        const float* const own = in.data() + t * cols;
+        const float* const input = in.data() + t * cols;
         float lane[lanes] = {};
         std::size_t k = 0;
         for (; k + lanes <= cols; k += lanes)
-          for (std::size_t i = 0; i < lanes; ++i) lane[i] += own[k + i] * row[k + i];
+          for (std::size_t i = 0; i < lanes; ++i) lane[i] += input[k + i] * row[k + i];
         float sum = 0;
         for (const float s : lane) sum += s;
-        for (; k < cols; ++k) sum += own[k] * row[k];
+        for (; k < cols; ++k) sum += input[k] * row[k];
         float& to = out[t * outs + r];
         to = add ? to + sum : sum;
       }

@@ -377,10 +377,10 @@ class EmulatedHopper {
     for (int i = 0; i < 4; ++i)
       if (p.a[i] != p.copy[i]) throw std::runtime_error("wgmma: A was touched under way");
     const auto given = warp_.exchange(Registers{{p.copy[0], p.copy[1], p.copy[2], p.copy[3]}}, 24);
-    std::vector<float> own;
-    const std::vector<float>* b = &own;
+    std::vector<float> b_tile;
+    const std::vector<float>* b = &b_tile;
     if (all_.at_once_) {
-      own = tile(p);
+      b_tile = tile(p);
     } else {  // the first lane that continues reads for all
       HopperBlock::Operand& operand = all_.operands_[static_cast<std::size_t>(block_.warp_rank())];
       if (operand.product != p.number) operand = {p.number, tile(p)};

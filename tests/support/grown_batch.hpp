@@ -320,8 +320,8 @@ void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity ca
   GrowthMemory memory(all);
   const GrownArrays together = grow<Growth, float>(batch, all, {}, memory).trees;
   for (std::size_t b = 0; b < batch.size(); ++b) {
-    GrowthMemory own(one);
-    const GrownArrays alone = grow<Growth, float>({batch[b]}, one, {2, 32, 9}, own).trees;
+    GrowthMemory alone_memory(one);
+    const GrownArrays alone = grow<Growth, float>({batch[b]}, one, {2, 32, 9}, alone_memory).trees;
     bool same = true;
     for (std::size_t i = 0; i < alone.width; ++i)
       same &= together.token[b * alone.width + i] == alone.token[i] &&

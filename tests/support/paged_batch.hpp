@@ -29,10 +29,10 @@ class PagedBatch : public ToyBatch {
     for (std::int32_t s = 0; s < slots(); ++s) {
       const ToyModel& text = std::as_const(*this).at(s);
       std::int32_t held = text.size() + text.held_nodes();
-      for (const specula::SlotNodes& own : nodes)
-        if (own.slot == s)
-          held += static_cast<std::int32_t>(own.tokens.size()) +
-                  (own.tokens.empty() ? std::min(queued(s), chunk()) : queued(s));
+      for (const specula::SlotNodes& slot_nodes : nodes)
+        if (slot_nodes.slot == s)
+          held += static_cast<std::int32_t>(slot_nodes.tokens.size()) +
+                  (slot_nodes.tokens.empty() ? std::min(queued(s), chunk()) : queued(s));
       taken += (held + kPage - 1) / kPage;
     }
     most_pages = std::max(most_pages, std::min(taken, pages_));

@@ -52,20 +52,20 @@ class ReplayBatch {
   }
   specula::LogitsView extend(std::span<const specula::SlotNodes> nodes) {
     std::int32_t rows = 0, ran = 0;
-    for (const specula::SlotNodes& own : nodes) {
-      rows += static_cast<std::int32_t>(own.tokens.size()), ran += at(own.slot).queued;
-      at(own.slot).queued = 0;
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      rows += static_cast<std::int32_t>(slot_nodes.tokens.size()), ran += at(slot_nodes.slot).queued;
+      at(slot_nodes.slot).queued = 0;
     }
     const double took = cost_(rows + ran), shown = clock ? clock(took) : took;
     rows_.assign(static_cast<std::size_t>(rows) * kVocab, 0.0f);
     float* row = rows_.data();
-    for (const specula::SlotNodes& own : nodes) {
-      Slot& text = at(own.slot);
-      for (std::size_t i = 0; i < own.tokens.size(); ++i, row += kVocab) {
-        if (text.size == 0 && own.parents[i] == specula::kNoParent) text.text = own.tokens[i];
-        const std::int32_t depth = own.parents[i] == specula::kNoParent
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      Slot& text = at(slot_nodes.slot);
+      for (std::size_t i = 0; i < slot_nodes.tokens.size(); ++i, row += kVocab) {
+        if (text.size == 0 && slot_nodes.parents[i] == specula::kNoParent) text.text = slot_nodes.tokens[i];
+        const std::int32_t depth = slot_nodes.parents[i] == specula::kNoParent
                                        ? 0
-                                       : text.depths[static_cast<std::size_t>(own.parents[i])] + 1;
+                                       : text.depths[static_cast<std::size_t>(slot_nodes.parents[i])] + 1;
         text.depths.push_back(depth);
         write(text, depth, row);
       }

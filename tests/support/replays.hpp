@@ -223,7 +223,7 @@ inline std::vector<NamedCurve> replay_curves() {
   return {{"flat", line(0.01)},
           {"linear", line(0.3)},
           {"plateaus", {1, 1.5, 2, 2, 3, 3.5, 4, 4, 5}},  // four rows cost what three do
-          {"every node a pass", line(1)},
+          {"a pass per node", line(1)},
           {"twice from 2", {1, 2, 2, 2, 2, 2, 2, 2, 2}}};
 }
 

@@ -20,9 +20,9 @@
 namespace specula_test {
 
 /// Rows of drafters that share `common` mostly have the same largest logit, the less so the larger `apart`.
-inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart) {
+inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_t seed, double apart) {
   return
-      [shared = random_rows(vocab, common, 2), mine = random_rows(vocab, own, 2 * apart)](const Text& text) {
+      [shared = random_rows(vocab, common, 2), mine = random_rows(vocab, seed, 2 * apart)](const Text& text) {
         std::vector<float> row = shared(text);
         const std::vector<float> more = mine(text);
         for (std::size_t x = 0; x < row.size(); ++x) row[x] += more[x];
@@ -33,10 +33,10 @@ inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_
 using DraftTokenOf = std::function<specula::Token(const Text&)>;
 
 /// The argmax of such a row, or nothing after a share `silent` of the texts.
-inline DraftTokenOf related_draft_tokens(std::int32_t vocab, std::uint64_t common, std::uint64_t own,
+inline DraftTokenOf related_draft_tokens(std::int32_t vocab, std::uint64_t common, std::uint64_t seed,
                                          double apart, double silent) {
-  return [=, row_of = related_rows(vocab, common, own, apart)](const Text& text) {
-    std::uint64_t h = own + 77;
+  return [=, row_of = related_rows(vocab, common, seed, apart)](const Text& text) {
+    std::uint64_t h = seed + 77;
     for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
     if (Random(h).bernoulli(silent)) return specula::kNoToken;
     const std::vector<float> row = row_of(text);

@@ -52,24 +52,25 @@ class ToyBatchOf {
     std::set<std::int32_t> named;
     std::vector<float> rows;
     std::int32_t count = 0, more = 0;
-    for (const specula::SlotNodes& own : nodes) {
-      if (!named.insert(own.slot).second) throw std::invalid_argument("a slot twice in a pass");
-      change(own.slot);
-      more += run(own);
-      if (own.tokens.empty()) continue;
-      const LogitsView view = at(own.slot).extend(own.tokens, own.parents);
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      if (!named.insert(slot_nodes.slot).second) throw std::invalid_argument("a slot twice in a pass");
+      change(slot_nodes.slot);
+      more += run(slot_nodes);
+      if (slot_nodes.tokens.empty()) continue;
+      const LogitsView view = at(slot_nodes.slot).extend(slot_nodes.tokens, slot_nodes.parents);
       for (std::int32_t i = 0; i < view.rows; ++i)
         rows.insert(rows.end(), view.row(i).begin(), view.row(i).end());
       count += view.rows;
     }
     most_rows = std::max(most_rows, count + more);
     if (throw_pass == passes) {
-      for (const specula::SlotNodes& own : nodes) at(own.slot).truncate(at(own.slot).size());
+      for (const specula::SlotNodes& slot_nodes : nodes)
+        at(slot_nodes.slot).truncate(at(slot_nodes.slot).size());
       throw std::runtime_error("the pass failed");
     }
     if (poison_slot >= 0 && poison_pass == passes) poison(nodes, rows);
-    for (const specula::SlotNodes& own : nodes)
-      seconds_[static_cast<std::size_t>(own.slot)] += static_cast<double>(own.tokens.size());
+    for (const specula::SlotNodes& slot_nodes : nodes)
+      seconds_[static_cast<std::size_t>(slot_nodes.slot)] += static_cast<double>(slot_nodes.tokens.size());
     rows_.swap(rows);
     return {rows_.data(), count, vocab_size(), vocab_size()};
   }
@@ -93,7 +94,7 @@ class ToyBatchOf {
     if (from == to || count == 0 || count > fresh.size() || given.size() < static_cast<std::size_t>(n) ||
         !std::equal(fresh.begin(), fresh.end(), given.begin() + at(to).size()))
       throw std::logic_error("a fork of other tokens, or of tokens that have run");
-    if constexpr (requires(Of & own, const Of& other) { own.fork_from(other, n); })
+    if constexpr (requires(Of & text, const Of& other) { text.fork_from(other, n); })
       at(to).fork_from(at(from), n);
     else
       at(to).append(fresh);
@@ -128,20 +129,21 @@ class ToyBatchOf {
   }
 
   /// The queued tokens of a slot, or a chunk of them.
-  std::int32_t run(const specula::SlotNodes& own) {
-    std::vector<Token>& waiting = queue(own.slot);
-    const std::int32_t count = own.tokens.empty() ? std::min(chunk_, queued(own.slot)) : queued(own.slot);
+  std::int32_t run(const specula::SlotNodes& slot_nodes) {
+    std::vector<Token>& waiting = queue(slot_nodes.slot);
+    const std::int32_t count =
+        slot_nodes.tokens.empty() ? std::min(chunk_, queued(slot_nodes.slot)) : queued(slot_nodes.slot);
     if (count == 0) return 0;
     ran += count;
-    at(own.slot).append(Tokens(waiting).first(static_cast<std::size_t>(count)));
+    at(slot_nodes.slot).append(Tokens(waiting).first(static_cast<std::size_t>(count)));
     waiting.erase(waiting.begin(), waiting.begin() + count);
     return count;
   }
   void poison(std::span<const specula::SlotNodes> nodes, std::vector<float>& rows) {
     std::size_t end = 0;
-    for (const specula::SlotNodes& own : nodes) {
-      end += own.tokens.size() * static_cast<std::size_t>(vocab_size());
-      if (own.slot == poison_slot && !own.tokens.empty())
+    for (const specula::SlotNodes& slot_nodes : nodes) {
+      end += slot_nodes.tokens.size() * static_cast<std::size_t>(vocab_size());
+      if (slot_nodes.slot == poison_slot && !slot_nodes.tokens.empty())
         rows[end - 1] = std::numeric_limits<float>::quiet_NaN();
     }
   }

@@ -164,7 +164,10 @@ TEST_CASE("a rule of the caller's own is not called for rows or a proposal that 
   const auto drawn = [&](bool with_shared_noise) -> const TokenTree& {
     tree.reset(3, 2);
     const Distribution from = tree.store(0, std::vector<float>(5), {});
-    with_shared_noise ? tree.draw_shared(0, from, rng) : tree.draw(0, from, rng);
+    if (with_shared_noise)
+      tree.draw_shared(0, from, rng);
+    else
+      tree.draw(0, from, rng);
     return tree;
   };
   const auto round = [&](auto model, auto rule, bool with_shared_noise) {
@@ -316,11 +319,11 @@ TEST_CASE("log-probabilities read rows only if requested, and errors name the no
 TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and unlikely ones do not underflow") {
   struct Masked : ToyModel {
     using ToyModel::ToyModel;
-    std::vector<float> own;
+    std::vector<float> masked;
     LogitsView extend(Tokens tokens, Nodes parents) {
       const LogitsView rows = ToyModel::extend(tokens, parents);
-      own = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
-      return {own.data(), rows.rows, 4, 4};
+      masked = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+      return {masked.data(), rows.rows, 4, 4};
     }
   };
   Masked target(4, 1);

@@ -31,6 +31,22 @@ bool read_in_parts(specula::Pipeline& pipeline, Tokens prompt, const DecodeSetti
   return true;
 }
 
+/// Adds the pipeline's last round, which emitted `fresh`. Returns how many of these were draft tokens.
+std::size_t add_round(const specula::Pipeline& pipeline, Tokens fresh, Decoded& out) {
+  const std::size_t range = (out.prompt_tokens + out.tokens.size() - 1) / kContextStep;
+  if (range >= out.by_context.size()) out.by_context.resize(range + 1);
+  ++out.by_context[range].rounds;
+  out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
+  count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
+  const std::size_t accepted =
+      std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count()));
+  out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
+  out.from_draft.resize(out.from_draft.size() + accepted, true);
+  out.from_draft.resize(out.tokens.size(), false);
+  out.draft_error = pipeline.draft_error();
+  return accepted;
+}
+
 }  // namespace
 
 void count_confidences(const specula::TokenTree& proposal, const specula::VerifyResult& result,
@@ -87,17 +103,7 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
       if (ended) fresh = fresh.first(static_cast<std::size_t>(last - fresh.begin()) + 1);
       pipeline.count_emitted(static_cast<std::int32_t>(fresh.size()));
     }
-    const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;
-    if (range >= out.by_context.size()) out.by_context.resize(range + 1);
-    ++out.by_context[range].rounds;
-    out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
-    count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
-    const std::size_t accepted =
-        std::min(fresh.size(), static_cast<std::size_t>(pipeline.result().accepted_count()));
-    out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
-    out.from_draft.resize(out.from_draft.size() + accepted, true);
-    out.from_draft.resize(out.tokens.size(), false);
-    out.draft_error = pipeline.draft_error();
+    const std::size_t accepted = add_round(pipeline, fresh, out);
     if (!out.draft_error.empty() && !settings.goes_on_plainly)
       throw std::runtime_error("the draft failed: " + out.draft_error);
     if (settings.logprobs) out.logprobs.add(pipeline.logprobs().first(fresh.size()));

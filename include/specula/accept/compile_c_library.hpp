@@ -29,10 +29,10 @@ static_assert(static_cast<int>(Status::not_a_number) == SPECULA_NOT_A_NUMBER &&
 
 /// The message of a sequence or a row that failed, else an empty text; it ends with a 0.
 inline std::string_view c_message(const CThread& thread, std::int32_t index) {
-  constexpr std::string_view who = "verify_batch: ";
+  constexpr std::string_view prefix = "verify_batch: ";
   std::string_view text;
   if (index >= 0 && index < thread.sequences) text = thread.memory.message(index);
-  if (text.starts_with(who)) text.remove_prefix(who.size());
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
   if (index >= 0 && index < thread.rows) text = thread.row_messages[static_cast<std::size_t>(index)];
   return text.empty() ? std::string_view("") : text;
 }

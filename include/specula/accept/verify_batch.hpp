@@ -315,9 +315,9 @@ std::int32_t verify_each(const Rule& rule, const BatchArguments<Element, Draft>&
 /// TokenTree, so that tokens, paths and statuses are those of the CUDA kernels over the same arrays.
 ///
 /// p is the softmax of the target's row under target.params[b]; q of a row of logits with its `stats`, or
-/// under the same parameters where there are none. Whoever truncates rows or applies penalties does so once,
-/// in p and q alike: as parameters or in the rows, never both. q must be what the token was drawn from: to
-/// the last bit of its own format, not a rounded copy. (position, seed, sequence) must never repeat in a
+/// under the same parameters where there are none. A caller that truncates rows or applies penalties does so
+/// once, in p and q alike: as parameters or in the rows, never both. q must be what the token was drawn from:
+/// to the last bit of its own format, not a rounded copy. (position, seed, sequence) must never repeat in a
 /// text.
 ///
 /// Returns how many sequences were not verified; each has its Status, and a message in `memory`. Nothing is

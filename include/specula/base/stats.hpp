@@ -72,7 +72,7 @@ struct Stats {
   std::int64_t rounds = 0;            ///< calls of step()
   std::int64_t new_tokens = 0;        ///< emitted: accepted draft tokens and next tokens, without those that
                                       ///< count_emitted() removed
-  std::int64_t proposed = 0;          ///< draft tokens that the target ran, those behind the end included
+  std::int64_t proposed = 0;          ///< draft tokens that the target ran, those after the end included
   std::int64_t failed_drafts = 0;     ///< texts of which a failing draft ended drafting
   std::int64_t untimed_rounds = 0;    ///< whose target's pass took no time by its clock; see BatchBudget
   std::vector<std::int64_t> offered;  ///< (depth d) rounds whose path could reach depth d + 1 within the text

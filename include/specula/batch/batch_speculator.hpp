@@ -102,9 +102,10 @@ class BatchSpeculator {
   /// not be called by a sink, which returns false instead.
   bool cancel(TextId id) {
     ended_.reserve(ended_.size() + 1);
-    if (std::optional<detail::WaitingText> own = waiting_.remove(id)) {
-      ended_.push_back({.id = id, .stats = std::move(own->stats), .logprobs = std::move(own->logprobs)});
-      if (!own->text.empty()) ended_.back().tokens = last(own->text, own->out.tokens);
+    if (std::optional<detail::WaitingText> waiting = waiting_.remove(id)) {
+      ended_.push_back(
+          {.id = id, .stats = std::move(waiting->stats), .logprobs = std::move(waiting->logprobs)});
+      if (!waiting->text.empty()) ended_.back().tokens = last(waiting->text, waiting->out.tokens);
       return true;
     }
     Text* const text = find(id);
@@ -202,9 +203,9 @@ class BatchSpeculator {
   BatchSizes sizes() const {
     BatchSizes all{.texts = static_cast<std::int32_t>(texts_.size())};
     for (const auto& text : texts_) {
-      const NodeCounts own = text->run->nodes();
-      all.nodes.most = std::max(all.nodes.most, own.most),
-      all.nodes.drafted = std::max(all.nodes.drafted, own.held());
+      const NodeCounts counts = text->run->nodes();
+      all.nodes.most = std::max(all.nodes.most, counts.most),
+      all.nodes.drafted = std::max(all.nodes.drafted, counts.held());
     }
     std::apply([&](auto&... models) { (all.drafts.push_back(&models), ...); }, models_);
     all.drafts.pop_back();
@@ -257,15 +258,15 @@ class BatchSpeculator {
         running_.empty(), [&](Tokens prompt) { return detail::is_being_read(target(), texts_, prompt); });
     if (!next) return false;
     Text& text = detail::free_slot(texts_, next->tokens());
-    detail::WaitingText own = waiting_.take();
-    text.id = text.last = own.id;
-    text.request = std::move(own.request);
+    detail::WaitingText waiting = waiting_.take();
+    text.id = text.last = waiting.id;
+    text.request = std::move(waiting.request);
     text.limits = {text.request.max_new_tokens, text.request.stop};
     text.rng = detail::random_of(text.request, text.id);
-    text.drafts = own.drafts, text.draft = {}, text.state = TextState::joined;
-    text.out = own.out, text.fresh = {}, text.failure = nullptr, text.pauses = false;
-    text.before = std::move(own.stats), text.logprobs = std::move(own.logprobs),
-    text.kept = std::move(own.text);
+    text.drafts = waiting.drafts, text.draft = {}, text.state = TextState::joined;
+    text.out = waiting.out, text.fresh = {}, text.failure = nullptr, text.pauses = false;
+    text.before = std::move(waiting.stats), text.logprobs = std::move(waiting.logprobs),
+    text.kept = std::move(waiting.text);
     text.run->reset_stats();
     const auto younger = [&](const auto* other) { return static_cast<const Text*>(other)->id > text.id; };
     running_.insert(std::find_if(running_.begin(), running_.end(), younger), &text);

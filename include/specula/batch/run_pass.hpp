@@ -21,7 +21,7 @@ namespace specula {
 /// stays.
 struct MergedPass {
   const void* model = nullptr;    ///< the model of many texts, by its address: PassRequest::batch
-  std::vector<SlotNodes>& nodes;  ///< one a slot: texts that are being written, then those that are read
+  std::vector<SlotNodes>& nodes;  ///< one per slot: texts that are being written, then those that are read
   std::size_t written = 0;        ///< entries of texts that are being written
   /// Whether any text of the round is being written, in this pass or not, so that prompts hold it up.
   bool holds_up = false;
@@ -42,8 +42,8 @@ struct PassRows {
 template <BatchedLanguageModel M>
 PassRows run_pass(M& model, const MergedPass& pass) {
   constexpr bool timed = TimesItself<SlotOf<M>>;
-  const auto seconds_of = [&](const SlotNodes& own) -> double {
-    if constexpr (timed) return std::optional(SlotOf<M>(model, own.slot).pass_seconds()).value_or(0);
+  const auto seconds_of = [&](const SlotNodes& slot_nodes) -> double {
+    if constexpr (timed) return std::optional(SlotOf<M>(model, slot_nodes.slot).pass_seconds()).value_or(0);
     return 0;
   };
   const std::int32_t chunk = model.chunk();
@@ -51,23 +51,23 @@ PassRows run_pass(M& model, const MergedPass& pass) {
   PassRows out;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < pass.nodes.size(); ++i) {
-    SlotNodes& own = pass.nodes[i];
-    const std::int32_t queued = model.queued(own.slot), runs = std::min(queued, chunk);
-    if (own.tokens.empty() && queued == 0) continue;
+    SlotNodes& slot_nodes = pass.nodes[i];
+    const std::int32_t queued = model.queued(slot_nodes.slot), runs = std::min(queued, chunk);
+    if (slot_nodes.tokens.empty() && queued == 0) continue;
     if (i >= pass.written && pass.holds_up) {
       if (runs > left) continue;
       left -= runs;
     }
-    if (queued > chunk) own.tokens = {}, own.parents = {};
+    if (queued > chunk) slot_nodes.tokens = {}, slot_nodes.parents = {};
     out.queued += runs;
-    out.seconds -= seconds_of(own);
-    if (kept++ != i) pass.nodes[kept - 1] = own;
+    out.seconds -= seconds_of(slot_nodes);
+    if (kept++ != i) pass.nodes[kept - 1] = slot_nodes;
   }
   if (kept < pass.nodes.size()) pass.nodes.resize(kept);
   if (kept == 0) return out;
   if constexpr (timed) {
     out.rows = model.extend(pass.nodes);
-    for (const SlotNodes& own : pass.nodes) out.seconds += seconds_of(own);
+    for (const SlotNodes& slot_nodes : pass.nodes) out.seconds += seconds_of(slot_nodes);
   } else {
     const detail::Stopwatch watch(out.seconds);
     out.rows = model.extend(pass.nodes);

@@ -251,8 +251,8 @@ class BatchRounds {
         continue;
       }
       waiting_.push_back(i);
-      const SlotNodes own{want->slot, want->tokens, want->parents};
-      nodes_.push_back(own);
+      const SlotNodes slot_nodes{want->slot, want->tokens, want->parents};
+      nodes_.push_back(slot_nodes);
     }
     written_ = nodes_.size();
     if (prompts > 0) collect_prompts(model, verifies, again);
@@ -279,16 +279,16 @@ class BatchRounds {
     if (!collect(model, verifies, again)) return 0;
     const PassRows got = merged(model, verifies, again, pass);
     std::size_t wanted = 0;
-    for (const SlotNodes& own : nodes_) wanted += own.tokens.size();
+    for (const SlotNodes& slot_nodes : nodes_) wanted += slot_nodes.tokens.size();
     if (static_cast<std::size_t>(got.rows.rows) != wanted) throw_rows(got.rows.rows, wanted);
     const bool all = nodes_.size() == waiting_.size();
     std::int32_t from = 0, texts = 0;
-    auto own = nodes_.begin();
+    auto next = nodes_.begin();
     for (const std::size_t i : waiting_) {
       Text& text = *texts_[i];
       std::int32_t count = 0;
-      if (all || (own != nodes_.end() && own->slot == text.run->want()->slot))
-        count = static_cast<std::int32_t>(own++->tokens.size());
+      if (all || (next != nodes_.end() && next->slot == text.run->want()->slot))
+        count = static_cast<std::int32_t>(next++->tokens.size());
       if (count == 0) {
         if (text.state == TextState::joined) text.state = TextState::reading;
         continue;

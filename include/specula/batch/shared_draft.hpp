@@ -171,17 +171,17 @@ class SharedDraft {
     round_.timing.target += {.calls = 1, .nodes = rows, .seconds = seconds};
   }
   /// Records a text's round, which emitted `tokens` tokens.
-  void ended(std::size_t text, std::int32_t tokens) {
-    Text& own = *texts_[text];
-    budget_.see(own.run->proposal(), own.run->result());
+  void ended(std::size_t i, std::int32_t tokens) {
+    Text& text = *texts_[i];
+    budget_.see(text.run->proposal(), text.run->result());
     round_.tokens += tokens;
-    Work& work = work_[text];
+    Work& work = work_[i];
     if (work.granted && work.calls == 0) {  // it drafted without a pass that others share
-      const Usage alone = own.run->stats().draft - work.before;
+      const Usage alone = text.run->stats().draft - work.before;
       if (alone.calls > 0) unmerged_ += alone, ++unmerged_texts_;
       work.calls = alone.calls;
     }
-    own.draft.add_round(tokens, work.calls);
+    text.draft.add_round(tokens, work.calls);
   }
   /// Learns from the round.
   void end() {

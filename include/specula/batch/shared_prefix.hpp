@@ -34,8 +34,8 @@ Text& free_slot(const std::vector<std::unique_ptr<Text>>& texts, Tokens tokens) 
   std::pair<std::int32_t, decltype(Text::last)> least;
   for (const auto& text : texts) {
     if (text->id) continue;
-    const std::pair own(shared_prefix(tokens, text->run->text()), text->last);
-    if (!best || own < least) best = text.get(), least = own;
+    const std::pair key(shared_prefix(tokens, text->run->text()), text->last);
+    if (!best || key < least) best = text.get(), least = key;
   }
   return *best;
 }

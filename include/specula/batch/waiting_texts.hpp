@@ -80,8 +80,8 @@ class WaitingTexts {
   }
   Tokens text(TextId id) const {
     for (const Queue* queue : {&queue_, &paused_})
-      for (const WaitingText& own : *queue)
-        if (own.id == id) return own.text;
+      for (const WaitingText& waiting : *queue)
+        if (waiting.id == id) return waiting.text;
     return {};
   }
 
@@ -111,9 +111,9 @@ class WaitingTexts {
     from.erase(text);
   }
   static WaitingText take(Queue& queue, Queue::iterator text) {
-    WaitingText own = std::move(*text);
+    WaitingText taken = std::move(*text);
     queue.erase(text);
-    return own;
+    return taken;
   }
 
   Queue queue_, paused_;

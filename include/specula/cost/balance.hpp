@@ -34,9 +34,9 @@ class Balance {
   /// In a pause: whether it is time to try again.
   bool tries() const { return idle_ >= patience_; }
 
-  /// Adds a round that emitted `tokens` tokens a text and cost as much as `cost` plain passes. `attempt`: it
-  /// was to draft against the estimates; `measured`: it was plain on purpose. True if the balance has fallen
-  /// so far that acceptance must have changed.
+  /// Adds a round that emitted `tokens` tokens per text and cost as much as `cost` plain passes. `attempt`:
+  /// it was to draft against the estimates; `measured`: it was plain on purpose. True if the balance has
+  /// fallen so far that acceptance must have changed.
   bool add(double tokens, double cost, double share, bool drafted, bool attempt, bool measured) {
     tokens_ = kFade * tokens_ + tokens;
     passes_ = kFade * passes_ + cost;

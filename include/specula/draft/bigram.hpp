@@ -23,38 +23,38 @@ namespace specula {
 namespace detail {
 
 /// Throws std::invalid_argument naming the first token, counted from `first`, that is outside the vocabulary.
-inline void check_tokens(const std::string& who, Tokens tokens, std::int32_t vocab, std::size_t first = 0) {
+inline void check_tokens(const std::string& call, Tokens tokens, std::int32_t vocab, std::size_t first = 0) {
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= vocab)
-      throw std::invalid_argument(who + ": token " + std::to_string(first + i) + " is " +
+      throw std::invalid_argument(call + ": token " + std::to_string(first + i) + " is " +
                                   std::to_string(tokens[i]) + ", the vocabulary has " +
                                   std::to_string(vocab) + " tokens");
 }
 
 /// The tokens of `context` after its first `known`. Throws std::invalid_argument if the context is shorter
 /// than that, or if a new token or a draft token is outside the vocabulary.
-inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens draft_tokens, std::size_t known,
+inline Tokens fresh_tokens(const std::string& call, Tokens context, Tokens draft_tokens, std::size_t known,
                            std::int32_t vocab) {
   if (context.size() < known)
-    throw std::invalid_argument(who + ": a context of " + std::to_string(context.size()) +
+    throw std::invalid_argument(call + ": a context of " + std::to_string(context.size()) +
                                 " tokens after one of " + std::to_string(known) + "; truncate first");
   const Tokens fresh = context.subspan(known);
-  check_tokens(who, fresh, vocab, known);
-  check_tokens(who, draft_tokens, vocab, context.size());
+  check_tokens(call, fresh, vocab, known);
+  check_tokens(call, draft_tokens, vocab, context.size());
   return fresh;
 }
 
 /// Throws std::invalid_argument unless `tokens` and `parents` describe valid new nodes after `nodes` others.
-inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, std::size_t nodes,
+inline void check_nodes(const std::string& call, Tokens tokens, Nodes parents, std::size_t nodes,
                         std::int32_t vocab) {
   if (tokens.size() != parents.size())
-    throw std::invalid_argument(who + ": " + std::to_string(tokens.size()) + " tokens and " +
+    throw std::invalid_argument(call + ": " + std::to_string(tokens.size()) + " tokens and " +
                                 std::to_string(parents.size()) + " parents");
   for (std::size_t i = 0; i < parents.size(); ++i)
     if (parents[i] < kNoParent || parents[i] >= static_cast<std::int64_t>(nodes + i))
-      throw std::invalid_argument(who + ": the parent of node " + std::to_string(nodes + i) + " is " +
+      throw std::invalid_argument(call + ": the parent of node " + std::to_string(nodes + i) + " is " +
                                   std::to_string(parents[i]) + ", must be kNoParent or a node before it");
-  check_tokens(who, tokens, vocab, nodes);
+  check_tokens(call, tokens, vocab, nodes);
 }
 
 /// Acceptance rate of one kind of draft token: its counts, smoothed by a prior.

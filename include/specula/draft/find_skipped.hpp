@@ -52,7 +52,7 @@ struct FindSkipped {
 
 namespace detail {
 
-/// Tokens a round of a chain gives, over what it takes: each draft token is accepted with probability
+/// Tokens that a round of a chain gives, over what it takes: each draft token is accepted with probability
 /// `agreement`, a draft pass costs `cost`, the target's over n nodes times[n - 1], all in target passes over
 /// one node.
 inline double chain_speedup(double agreement, double cost, std::int32_t length,

@@ -165,10 +165,10 @@ class ModelDrafter {
   /// The second half.
   LogitsView end_pass(const LogitsView& rows) requires kMerges {
     const detail::PassWatch<M> watch(*model_, usage_, began_);
-    const LogitsView own = model_->end_pass(rows);
+    const LogitsView model_rows = model_->end_pass(rows);
     usage_.layers += static_cast<double>(asked_.tokens.size()) * detail::layers_of(*model_);
     ran(asked_.tokens, asked_.parents);
-    return own;
+    return model_rows;
   }
 
  private:

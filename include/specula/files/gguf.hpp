@@ -246,7 +246,7 @@ class Gguf {
     return take_number<std::uint64_t>("a tensor's offset");
   }
 
-  /// The bytes of the tensors. `rest_` begins behind the last one's description.
+  /// The bytes of the tensors. `rest_` begins after the last one's description.
   void place(const std::vector<std::uint64_t>& offsets) {
     const std::int64_t alignment = integer("general.alignment").value_or(32);
     if (alignment < 1 || alignment > 1 << 20 || !std::has_single_bit(static_cast<std::uint64_t>(alignment)))

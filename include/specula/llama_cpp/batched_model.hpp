@@ -84,18 +84,18 @@ class BatchedModel {
 
   /// See Model::context_changed(), for all texts.
   void context_changed() {
-    for (Text& own : texts_) own.changes.next();
+    for (Text& text_state : texts_) text_state.changes.next();
   }
 
   /// Queues tokens and drops the slot's nodes. Throws std::invalid_argument for a token out of range or a
   /// full context, and changes nothing.
   void append(std::int32_t slot, Tokens tokens) {
-    Text& own = text(slot);
+    Text& text_state = text(slot);
     detail::check_tokens(tokens, vocab_);
-    detail::check_room("append", own.size(), tokens.size(), capacity_);
-    own.changes.next();
-    drop_nodes(slot, own);
-    own.waiting.insert(own.waiting.end(), tokens.begin(), tokens.end());
+    detail::check_room("append", text_state.size(), tokens.size(), capacity_);
+    text_state.changes.next();
+    drop_nodes(slot, text_state);
+    text_state.waiting.insert(text_state.waiting.end(), tokens.begin(), tokens.end());
   }
 
   /// One llama_decode() over the nodes of several texts, each a chain, with their queued tokens; of a slot
@@ -111,13 +111,15 @@ class BatchedModel {
     for (bool long_ones = true; long_ones;) {  // first what does not ride along with nodes
       long_ones = false;
       begin_pass();
-      for (const SlotNodes& own : nodes)
-        if (!own.tokens.empty() && queued(own.slot) > kChunk) add(own.slot, {}), long_ones = true;
+      for (const SlotNodes& slot_nodes : nodes)
+        if (!slot_nodes.tokens.empty() && queued(slot_nodes.slot) > kChunk)
+          add(slot_nodes.slot, {}), long_ones = true;
       if (long_ones) run();
     }
     begin_pass();
     std::int32_t rows = 0;
-    for (const SlotNodes& own : nodes) add(own.slot, own.tokens), rows += detail::count(own.tokens);
+    for (const SlotNodes& slot_nodes : nodes)
+      add(slot_nodes.slot, slot_nodes.tokens), rows += detail::count(slot_nodes.tokens);
     if (!tokens_.empty()) run();
     return {rows > 0 ? llama_get_logits(context_.get()) : nullptr, rows, vocab_, row_size_};
   }
@@ -125,27 +127,27 @@ class BatchedModel {
   /// Commits the first nodes of the slot's chain, and drops the others. Throws std::invalid_argument, and
   /// changes nothing, if `path` is anything else.
   void commit(std::int32_t slot, Nodes path) {
-    Text& own = text(slot);
+    Text& text_state = text(slot);
     for (std::size_t i = 0; i < path.size(); ++i)
-      if (path[i] != static_cast<NodeId>(i) || path[i] >= own.nodes)
+      if (path[i] != static_cast<NodeId>(i) || path[i] >= text_state.nodes)
         detail::fail("commit: node " + std::to_string(path[i]) + " at place " + std::to_string(i) +
-                     ", must be the first of the slot's " + std::to_string(own.nodes) +
+                     ", must be the first of the slot's " + std::to_string(text_state.nodes) +
                      " nodes in their order");
-    own.changes.next();
-    own.cached += detail::count(path), own.nodes -= detail::count(path);
-    drop_nodes(slot, own);
+    text_state.changes.next();
+    text_state.cached += detail::count(path), text_state.nodes -= detail::count(path);
+    drop_nodes(slot, text_state);
   }
 
   /// As Model::truncate(), of one text.
   void truncate(std::int32_t slot, std::int32_t n) {
-    Text& own = text(slot);
-    if (n < 0 || n > own.size())
+    Text& text_state = text(slot);
+    if (n < 0 || n > text_state.size())
       detail::fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " +
-                   std::to_string(own.size()));
-    own.changes.next();
-    own.waiting.resize(static_cast<std::size_t>(std::max(0, n - own.cached)));
-    own.cached = std::min(own.cached, n), own.nodes = 0;
-    llama_memory_seq_rm(memory_, slot, own.cached, -1);
+                   std::to_string(text_state.size()));
+    text_state.changes.next();
+    text_state.waiting.resize(static_cast<std::size_t>(std::max(0, n - text_state.cached)));
+    text_state.cached = std::min(text_state.cached, n), text_state.nodes = 0;
+    llama_memory_seq_rm(memory_, slot, text_state.cached, -1);
   }
 
  private:
@@ -181,42 +183,42 @@ class BatchedModel {
   const Text& text(std::int32_t slot) const { return const_cast<BatchedModel*>(this)->text(slot); }
 
   void check_nodes(const SlotNodes& nodes) const {
-    const Text& own = text(nodes.slot);
+    const Text& text_state = text(nodes.slot);
     detail::check_tokens(nodes.tokens, vocab_);
     const std::int32_t wanted = detail::count(nodes.tokens);
     if (nodes.parents.size() != nodes.tokens.size())
       detail::fail("extend: " + std::to_string(wanted) + " tokens and " +
                    std::to_string(nodes.parents.size()) + " parents");
-    if (wanted > max_nodes_ - own.nodes)
-      detail::fail("extend: " + std::to_string(own.nodes) + " nodes and " + std::to_string(wanted) +
+    if (wanted > max_nodes_ - text_state.nodes)
+      detail::fail("extend: " + std::to_string(text_state.nodes) + " nodes and " + std::to_string(wanted) +
                    " more, but max_nodes is " + std::to_string(max_nodes_));
     for (std::int32_t i = 0; i < wanted; ++i)
-      if (const NodeId node = own.nodes + i, parent = nodes.parents[static_cast<std::size_t>(i)];
+      if (const NodeId node = text_state.nodes + i, parent = nodes.parents[static_cast<std::size_t>(i)];
           parent != node - 1)
         detail::fail(
             "extend: parent " + std::to_string(parent) + " of node " + std::to_string(node) + " of slot " +
             std::to_string(nodes.slot) + ", must be " + std::to_string(node - 1) +
             ": with several texts a slot is one sequence, so its nodes are a chain; trees take a Model "
             "of one text");
-    detail::check_room("extend", own.size() + own.nodes, nodes.tokens.size(), capacity_);
+    detail::check_room("extend", text_state.size() + text_state.nodes, nodes.tokens.size(), capacity_);
   }
 
-  void drop_nodes(std::int32_t slot, Text& own) {
-    if (own.nodes > 0) llama_memory_seq_rm(memory_, slot, own.cached, -1);
-    own.nodes = 0;
+  void drop_nodes(std::int32_t slot, Text& text_state) {
+    if (text_state.nodes > 0) llama_memory_seq_rm(memory_, slot, text_state.cached, -1);
+    text_state.nodes = 0;
   }
 
   void begin_pass() { tokens_.clear(), positions_.clear(), ids_.clear(), outputs_.clear(), parts_.clear(); }
   /// Adds a chunk of a slot's queued tokens to the pass, or all of them with `nodes`.
   void add(std::int32_t slot, Tokens nodes) {
-    Text& own = text(slot);
-    const std::int32_t waiting = std::min(detail::count(own.waiting), kChunk);
-    std::int32_t position = own.cached + own.nodes;
+    Text& text_state = text(slot);
+    const std::int32_t waiting = std::min(detail::count(text_state.waiting), kChunk);
+    std::int32_t position = text_state.cached + text_state.nodes;
     const auto push = [&](Token token, bool row) {
       tokens_.push_back(token), positions_.push_back(position++), ids_.push_back(slot),
           outputs_.push_back(row);
     };
-    for (std::int32_t i = 0; i < waiting; ++i) push(own.waiting[static_cast<std::size_t>(i)], false);
+    for (std::int32_t i = 0; i < waiting; ++i) push(text_state.waiting[static_cast<std::size_t>(i)], false);
     for (const Token token : nodes) push(token, true);
     if (waiting + detail::count(nodes) > 0) parts_.push_back({slot, waiting, detail::count(nodes)});
   }
@@ -245,18 +247,18 @@ class BatchedModel {
     }
     const double seconds = specula::detail::monotonic_seconds() - began;
     for (const Part& part : parts_) {
-      Text& own = text(part.slot);
-      own.changes.next();
-      own.waiting.erase(own.waiting.begin(), own.waiting.begin() + part.waiting);
-      own.cached += part.waiting, own.nodes += part.nodes;
-      own.seconds += seconds * (part.waiting + part.nodes) / static_cast<double>(tokens_.size());
+      Text& text_state = text(part.slot);
+      text_state.changes.next();
+      text_state.waiting.erase(text_state.waiting.begin(), text_state.waiting.begin() + part.waiting);
+      text_state.cached += part.waiting, text_state.nodes += part.nodes;
+      text_state.seconds += seconds * (part.waiting + part.nodes) / static_cast<double>(tokens_.size());
     }
   }
   /// Removes what a failed pass may have left.
   void take_back() {
     for (const Part& part : parts_) {
-      const Text& own = text(part.slot);
-      llama_memory_seq_rm(memory_, part.slot, own.cached + own.nodes, -1);
+      const Text& text_state = text(part.slot);
+      llama_memory_seq_rm(memory_, part.slot, text_state.cached + text_state.nodes, -1);
     }
   }
 

@@ -118,7 +118,7 @@ class Model {
 
   /// Commits the accepted path: its nodes, the first a child of the context and each a child of the one
   /// before, join the context; all other nodes are dropped. An empty path drops all. Computes nothing, but
-  /// with Options::same_bits copies the cells behind a rejected node. Throws std::invalid_argument, and
+  /// with Options::same_bits copies the cells after a rejected node. Throws std::invalid_argument, and
   /// changes nothing, if `path` is not such a path; std::runtime_error if libllama cannot copy.
   void commit(Nodes path) {
     for (std::size_t i = 0; i < path.size(); ++i)

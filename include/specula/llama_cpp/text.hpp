@@ -32,7 +32,7 @@ Container written(std::size_t guess, Write write) {
 
 }  // namespace detail
 
-/// The tokens of a text, behind those with which the model's texts begin. With `special`, names of control
+/// The tokens of a text, after those with which the model's texts begin. With `special`, names of control
 /// tokens, such as <|im_start|>, become these tokens; a text that begins with the model's beginning token, as
 /// chat templates write it, gets no second one. Throws std::runtime_error if there are no tokens.
 inline std::vector<Token> tokenize(const llama_vocab* vocab, std::string_view text, bool special = false) {

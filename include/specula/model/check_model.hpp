@@ -74,10 +74,10 @@ void check_slots(M& model, ModelChecker<SlotOf<M>>& checker, std::int32_t other,
 
 namespace specula {
 
-/// Runs `model` on small trees of random tokens, and compares each row with plain decoding: one node a pass,
-/// each committed. One finding for each duty that it does not do, with the fewest calls that show it; none if
-/// it does all. A model whose rows depend on less than their whole context shows less. Its context is lost:
-/// it is empty afterwards. What the model throws is a finding, too.
+/// Runs `model` on small trees of random tokens, and compares each row with plain decoding: one node per
+/// pass, each committed. One finding for each duty that it does not do, with the fewest calls that show it;
+/// none if it does all. A model whose rows depend on less than their whole context shows less. Its context is
+/// lost: it is empty afterwards. What the model throws is a finding, too.
 ///
 /// Throws std::invalid_argument for fields of `how` out of range. Cost: some 700 passes, most of fewer than 5
 /// nodes, over at most 32 tokens; memory for some 300 rows.

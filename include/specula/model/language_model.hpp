@@ -212,7 +212,7 @@ std::int32_t layers_of(const M& model) {
 template <class M>
 double pass_clock(const M& model) {
   if constexpr (TimesItself<M>)
-    if (const std::optional<double> own = model.pass_seconds()) return *own;
+    if (const std::optional<double> seconds = model.pass_seconds()) return *seconds;
   return monotonic_seconds();
 }
 

@@ -267,13 +267,13 @@ class ProposalBuilder : public TokenTree {
         throw std::invalid_argument("ProposalBuilder: the row of node " + std::to_string(node) +
                                     " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
   }
-  void expect_recordable(const char* who, NodeId parent, Token token,
+  void expect_recordable(const char* call, NodeId parent, Token token,
                          const Distribution& distribution) const {
     expect_room(parent);
     expect_token("token", token);
     if (!distribution.is_point() && !distribution.logits) return;  // weights_of() throws
     if (!(distribution(token) > 0))
-      throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
+      throw std::invalid_argument(std::string(call) + ": token " + std::to_string(token) + " after node " +
                                   std::to_string(parent) + " has probability " +
                                   detail::number(distribution(token)) +
                                   " under its distribution, which must be above 0");

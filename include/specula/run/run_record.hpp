@@ -22,7 +22,7 @@
 namespace specula {
 
 /// The base of Speculator that does not depend on its policies; a Pipeline shows that of its Speculator.
-/// Whoever runs the rounds writes it by the protected members.
+/// The class that runs the rounds writes it by the protected members.
 class RunRecord {
  public:
   RunRecord(const RunRecord&) = delete;  // the last result is stored in the verifier
@@ -43,7 +43,7 @@ class RunRecord {
   /// that threw.
   std::int32_t emitted() const { return emitted_; }
   /// Of the tokens that the last step() returned only the first `n` were emitted, since the text ends there:
-  /// removes the others from stats() and logprobs(). They are not new tokens, and a draft token behind the
+  /// removes the others from stats() and logprobs(). They are not new tokens, and a draft token after the
   /// end is neither offered nor accepted, so a draft that is always right keeps an acceptance rate of 1.
   /// stats().proposed, what the target ran, is unchanged. generate() calls it. Throws std::logic_error before
   /// the first round, and std::invalid_argument, having changed nothing, unless 0 <= n <= emitted().
@@ -184,7 +184,7 @@ class RunRecord {
   }
 
  private:
-  /// Whether the proposal goes on behind the accepted path.
+  /// Whether the proposal goes on after the accepted path.
   bool was_cut_short(const VerifyResult& result) const {
     return tree_.first_child(result.accepted.back()) != kNoParent;
   }

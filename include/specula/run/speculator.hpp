@@ -130,7 +130,7 @@ class Speculator : public RunRecord {
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Drafts end at the tokens `stop`;
-  /// the tokens returned may go on behind them. Throws std::length_error if the target's KV cache is full. If
+  /// the tokens returned may go on after them. Throws std::length_error if the target's KV cache is full. If
   /// the target or the rule throws, text() and the committed context are unchanged. (A shape's learn() runs
   /// last: if it throws, text() has the round's tokens.) Throws std::logic_error if other code used the
   /// target or a draft since the last round, as far as a size or a change count shows that: text() is kept,

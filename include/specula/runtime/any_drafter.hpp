@@ -57,32 +57,32 @@ class AnyDrafter {
   struct Of final : Base {
     static_assert(detail::check_drafter_members<D>());
     static_assert(!HasMembers<D>, "AnyDrafter: a Stack would lose its members; erase each of them instead");
-    explicit Of(D drafter) : own(std::move(drafter)) {}
-    std::int32_t vocab_size() const override { return own.vocab_size(); }
-    std::int32_t capacity() const override { return own.capacity(); }
+    explicit Of(D drafter) : it(std::move(drafter)) {}
+    std::int32_t vocab_size() const override { return it.vocab_size(); }
+    std::int32_t capacity() const override { return it.capacity(); }
     Usage usage() const noexcept override {
-      if constexpr (ReportsUsage<D>) return own.usage();
+      if constexpr (ReportsUsage<D>) return it.usage();
       return {};
     }
     const void* cache_id() const override {
-      if constexpr (NamesItsCache<D>) return own.cache_id();
+      if constexpr (NamesItsCache<D>) return it.cache_id();
       return nullptr;
     }
     void reserve([[maybe_unused]] const Sizes& sizes) override {
-      if constexpr (Reserves<D>) own.reserve(sizes);
+      if constexpr (Reserves<D>) it.reserve(sizes);
     }
-    void truncate(std::int32_t n) override { own.truncate(n); }
-    void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }
-    LogitsView extend(Tokens tokens, Nodes parents) override { return own.extend(tokens, parents); }
+    void truncate(std::int32_t n) override { it.truncate(n); }
+    void sync(Tokens context, Tokens draft_tokens) override { it.sync(context, draft_tokens); }
+    LogitsView extend(Tokens tokens, Nodes parents) override { return it.extend(tokens, parents); }
     PassRequest begin_pass([[maybe_unused]] Tokens tokens, [[maybe_unused]] Nodes parents) override {
-      if constexpr (MergesPasses<D>) return own.begin_pass(tokens, parents);
+      if constexpr (MergesPasses<D>) return it.begin_pass(tokens, parents);
       return {};
     }
     LogitsView end_pass(const LogitsView& rows) override {
-      if constexpr (MergesPasses<D>) return own.end_pass(rows);
+      if constexpr (MergesPasses<D>) return it.end_pass(rows);
       return rows;
     }
-    D own;
+    D it;
   };
 
   std::unique_ptr<Base> drafter_;

@@ -59,28 +59,28 @@ class AnyShape {
   template <class S>
   struct Of final : Base {
     static_assert(detail::check_shape_members<S>());
-    explicit Of(S shape) : own(std::move(shape)) {}
-    NodeCounts nodes() const override { return own.nodes(); }
-    void validate() const override { detail::expect_valid(own); }
+    explicit Of(S shape) : it(std::move(shape)) {}
+    NodeCounts nodes() const override { return it.nodes(); }
+    void validate() const override { detail::expect_valid(it); }
     void reserve([[maybe_unused]] const Sizes& sizes) override {
-      if constexpr (Reserves<S>) own.reserve(sizes);
+      if constexpr (Reserves<S>) it.reserve(sizes);
     }
     void reset() override {
-      if constexpr (LearnsFromRounds<S>) own.reset();
+      if constexpr (LearnsFromRounds<S>) it.reset();
     }
     Steps propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree,
                   PhiloxRandom& rng) override {
-      return specula::propose(own, drafter, context, tree, rng);
+      return specula::propose(it, drafter, context, tree, rng);
     }
     void learn([[maybe_unused]] const TokenTree& tree, [[maybe_unused]] const VerifyResult& result,
                [[maybe_unused]] const Timing& timing) override {
-      if constexpr (LearnsFromRounds<S>) own.learn(tree, result, timing);
+      if constexpr (LearnsFromRounds<S>) it.learn(tree, result, timing);
     }
     std::span<const Reviews> reviewed() const override {
-      if constexpr (CountsReviews<S>) return own.reviewed();
+      if constexpr (CountsReviews<S>) return it.reviewed();
       return {};
     }
-    S own;
+    S it;
   };
 
   std::unique_ptr<Base> shape_;

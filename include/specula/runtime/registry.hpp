@@ -52,8 +52,8 @@ Stack<D...> stack(D... members) {
 template <bool may_be_cost_aware = true, class S>
 PipelineFactory single(PipelineSpec& spec, S shape) {
   const ParsedDrafter drafter = parse_drafter(spec);
-  const auto of = [&](auto own, auto make) {
-    PipelineFactory factory = factory_for(spec, std::move(own), std::move(make));
+  const auto of = [&](auto pipeline_shape, auto make) {
+    PipelineFactory factory = factory_for(spec, std::move(pipeline_shape), std::move(make));
     if (!drafter.skips) (drafter.exits ? factory.exits : factory.drafts).assign(1, spec.drafters().front());
     factory.measures = drafter.measures;
     return factory;
@@ -65,7 +65,7 @@ PipelineFactory single(PipelineSpec& spec, S shape) {
                   return stack(make(m), make_copies(m, choice));
                 });
   return sized<may_be_cost_aware>(spec, std::move(shape),
-                                  [&](auto own) { return of(std::move(own), drafter.make); });
+                                  [&](auto sized_shape) { return of(std::move(sized_shape), drafter.make); });
 }
 
 inline bool drawn(PipelineSpec& spec) { return spec.is("draw", "sampled"); }
@@ -109,10 +109,10 @@ PipelineFactory adaptive_chain(PipelineSpec& spec) {
   const std::string end = spec.word("end");
   const bool carry = spec.is("carry", "yes");
   if (end == "heuristic") {
-    HeuristicEnd own;
-    if (spec.given("longest")) own.longest = spec.whole("longest");
-    own.now = std::min(own.longest, own.now);
-    return single<false>(spec, AdaptiveChain<HeuristicEnd, mode>{.end = own, .carry = carry});
+    HeuristicEnd heuristic;
+    if (spec.given("longest")) heuristic.longest = spec.whole("longest");
+    heuristic.now = std::min(heuristic.longest, heuristic.now);
+    return single<false>(spec, AdaptiveChain<HeuristicEnd, mode>{.end = heuristic, .carry = carry});
   }
   return single<false>(
       spec, AdaptiveChain<ThresholdEnd, mode>{.end = {.longest = spec.whole("longest"),
@@ -299,7 +299,7 @@ inline constexpr std::array kPipelines{
     PipelineEntry{"beam", kBeam, "the best paths of a beam search", kDefaultDraft, 1, 1, false, true,
                   &prepare_beam},
     PipelineEntry{"dynamic-tree", kDynamicTree,
-                  "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
+                  "EAGLE-2's tree: the TOTAL likeliest of what the TOP_K best tokens per node grow to",
                   kDefaultDraft, 1, 1, false, true, &prepare_dynamic_tree},
     PipelineEntry{
         "static-tree", kStaticTree,

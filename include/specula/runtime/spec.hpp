@@ -218,13 +218,13 @@ inline std::string PipelineSpec::take(const PipelineField& field) {
 }
 
 inline double PipelineSpec::number(std::string_view name) {
-  const PipelineField& own = field(name);
-  const std::string text = take(own);
+  const PipelineField& entry = field(name);
+  const std::string text = take(entry);
   double value = 0;
   if (!detail::read_number(text, value))
-    fail(own.name + (" is " + detail::quoted(text)) + ", must be a number");
-  if (!(value >= own.low && value <= own.high))
-    fail(own.name + (" is " + detail::number(value)) + ", must be " + detail::range_of(own));
+    fail(entry.name + (" is " + detail::quoted(text)) + ", must be a number");
+  if (!(value >= entry.low && value <= entry.high))
+    fail(entry.name + (" is " + detail::number(value)) + ", must be " + detail::range_of(entry));
   return value;
 }
 
@@ -236,51 +236,52 @@ inline std::int32_t PipelineSpec::whole(std::string_view name) {
 }
 
 inline std::string PipelineSpec::word(std::string_view name) {
-  const PipelineField& own = field(name);
-  std::string text = take(own), all;
-  for (const std::string& word : detail::split(own.fallback, '|')) {
+  const PipelineField& entry = field(name);
+  std::string text = take(entry), all;
+  for (const std::string& word : detail::split(entry.fallback, '|')) {
     if (text == word) return text;
     all.append(all.empty() ? "" : ", ").append(word);
   }
-  fail(own.name + (" is " + detail::quoted(text)) + ", must be one of " + all);
+  fail(entry.name + (" is " + detail::quoted(text)) + ", must be one of " + all);
 }
 
 inline std::vector<float> PipelineSpec::numbers(std::string_view name) {
-  const PipelineField& own = field(name);
-  const std::string text = take(own);
+  const PipelineField& entry = field(name);
+  const std::string text = take(entry);
   std::vector<float> out;
   if (text.empty()) return out;
   for (const std::string& part : detail::split(text, '-')) {
     double number = 0;
-    if (!detail::read_number(part, number) || !(number >= own.low && number <= own.high))
-      fail(own.name + (" is " + detail::quoted(text)) + ", must be numbers from " + detail::range_of(own) +
-           " with dashes between them");
+    if (!detail::read_number(part, number) || !(number >= entry.low && number <= entry.high))
+      fail(entry.name + (" is " + detail::quoted(text)) + ", must be numbers from " +
+           detail::range_of(entry) + " with dashes between them");
     out.push_back(static_cast<float>(number));
   }
-  if (out.size() > own.most) fail(own.name + (" has more than " + detail::number(own.most)) + " numbers");
+  if (out.size() > entry.most)
+    fail(entry.name + (" has more than " + detail::number(entry.most)) + " numbers");
   return out;
 }
 
 inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(std::string_view name) {
-  const PipelineField& own = field(name);
-  const std::string text = take(own);
-  const bool nested = own.kind == PipelineField::Kind::paths;
+  const PipelineField& entry = field(name);
+  const std::string text = take(entry);
+  const bool nested = entry.kind == PipelineField::Kind::paths;
   std::vector<std::vector<std::int32_t>> out;
   if (text.empty()) return out;
   for (const std::string& path : detail::split(text, '-')) {
     out.emplace_back();
     for (const std::string& part : nested ? detail::split(path, '.') : std::vector{path}) {
       std::int32_t number = 0;
-      if (!detail::read_number(part, number) || number < own.low || number > own.high)
-        fail(own.name + (" is " + detail::quoted(text)) + ", must be " +
-             (nested ? "paths with dashes between them, each of numbers from " + detail::range_of(own) +
+      if (!detail::read_number(part, number) || number < entry.low || number > entry.high)
+        fail(entry.name + (" is " + detail::quoted(text)) + ", must be " +
+             (nested ? "paths with dashes between them, each of numbers from " + detail::range_of(entry) +
                            " with points between them"
-                     : "numbers from " + detail::range_of(own) + " with dashes between them"));
+                     : "numbers from " + detail::range_of(entry) + " with dashes between them"));
       out.back().push_back(number);
     }
   }
-  if (out.size() > own.most)
-    fail(own.name + (" has more than " + detail::number(own.most)) + (nested ? " paths" : " numbers"));
+  if (out.size() > entry.most)
+    fail(entry.name + (" has more than " + detail::number(entry.most)) + (nested ? " paths" : " numbers"));
   return out;
 }
 
@@ -297,8 +298,8 @@ inline void PipelineSpec::done(const std::string& usage) const {
   for (const Value& size : sizes_)
     if (!size.read) unknown(size.text);
   std::vector<std::string> keys;
-  for (const PipelineField& own : known_)
-    if (own.kind != PipelineField::Kind::size) keys.emplace_back(own.name);
+  for (const PipelineField& entry : known_)
+    if (entry.kind != PipelineField::Kind::size) keys.emplace_back(entry.name);
   for (const auto& [key, value] : options_) {
     if (value.read) continue;
     const auto closest = nearest(key, keys, 1);

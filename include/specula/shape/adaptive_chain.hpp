@@ -41,7 +41,7 @@ struct HeuristicEnd {
 /// acceptance rate. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values. The paper's
 /// rule needs a goal below the share of draft tokens that is accepted even in short chains. Below the goal it
 /// can only raise the threshold, and where confidences do not tell which tokens are accepted, that ends at 1:
-/// one draft token a round, for ever. So while the rate is below the goal, the chain's length is that of
+/// one draft token per round, for ever. So while the rate is below the goal, the chain's length is that of
 /// HeuristicEnd instead, and the threshold, which goes on learning, decides once the goal is reached.
 /// `unbounded` is the paper's rule as it is.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies or drafts: each round what promises more tokens a second.
+// Copies or drafts: each round what promises more tokens per second.
 #pragma once
 
 #include <algorithm>

@@ -148,7 +148,7 @@ class PolicyBenchmark {
  private:
   struct Run {
     std::vector<Token> text;  // emitted
-    double seconds = 0, own = 0;
+    double seconds = 0, overhead = 0;
     std::int64_t rounds = 0, offered = 0, accepted = 0;
   };
   struct Policy {
@@ -173,7 +173,7 @@ class PolicyBenchmark {
           "PolicyBenchmark: the draft failed, so the figures would be plain decoding's: " +
           pipeline.draft_error());
     run.seconds = spent.round_seconds;
-    run.own = spent.overhead_seconds();
+    run.overhead = spent.overhead_seconds();
     run.rounds = spent.rounds;
     run.offered = sum(spent.offered);
     run.accepted = sum(spent.accepted);
@@ -194,13 +194,13 @@ class PolicyBenchmark {
     };
     PolicyFigures out;
     out.name = name;
-    double tokens = 0, rounds = 0, seconds = 0, own = 0, offered = 0, accepted = 0;
+    double tokens = 0, rounds = 0, seconds = 0, overhead = 0, offered = 0, accepted = 0;
     std::vector<double> gains;  // logarithms
     for (std::size_t p = 0; p < prompts_.size(); ++p) {
       const Run& run = runs[p * repeat];  // all repetitions use the same uniform draws
       tokens += static_cast<double>(run.text.size());
       seconds += seconds_of(runs, p, &Run::seconds);
-      own += seconds_of(runs, p, &Run::own);
+      overhead += seconds_of(runs, p, &Run::overhead);
       rounds += static_cast<double>(run.rounds);
       offered += static_cast<double>(run.offered), accepted += static_cast<double>(run.accepted);
       out.same_texts += run.text == first[p * repeat].text;
@@ -209,7 +209,7 @@ class PolicyBenchmark {
     out.mat = rounds > 0 ? tokens / rounds : 0;
     out.acceptance = offered > 0 ? accepted / offered : 0;
     out.microseconds_per_token = tokens > 0 ? 1e6 * seconds / tokens : 0;
-    out.own_microseconds_per_token = tokens > 0 ? 1e6 * own / tokens : 0;
+    out.own_microseconds_per_token = tokens > 0 ? 1e6 * overhead / tokens : 0;
     const Interval gain = detail::mean_interval(gains);
     out.speedup = {std::exp(gain.value), std::exp(gain.low), std::exp(gain.high)};
     return out;

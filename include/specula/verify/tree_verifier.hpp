@@ -129,10 +129,10 @@ class TargetVerifier {
   const VerifyResult& end_round(const TokenTree& tree, const LogitsView& rows, C& rng) requires kMerges {
     return decide(tree, rng, [&] {
       const PassWatch<M> watch(*target_, usage_, began_);
-      const LogitsView own = target_->end_pass(rows);
+      const LogitsView model_rows = target_->end_pass(rows);
       ++usage_.calls;
       usage_.nodes += tree.size();
-      return own;
+      return model_rows;
     });
   }
 

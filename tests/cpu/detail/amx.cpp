@@ -48,9 +48,9 @@ bool refuse_arch_prctl() {
 
 TEST_CASE(
     "an instruction that the processor does not have: false, and the program's handler is there again") {
-  struct sigaction own = {}, before = {}, after = {};
-  own.sa_handler = &own_handler;
-  REQUIRE(sigaction(SIGILL, &own, &before) == 0);
+  struct sigaction installed = {}, before = {}, after = {};
+  installed.sa_handler = &own_handler;
+  REQUIRE(sigaction(SIGILL, &installed, &before) == 0);
   const bool of_good = without_fault(&good), of_bad = without_fault(&bad), of_fault = without_fault(&fault),
              of_next = without_fault(&good);
   REQUIRE(sigaction(SIGILL, &before, &after) == 0);

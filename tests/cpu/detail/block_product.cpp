@@ -132,15 +132,17 @@ struct Plain {
         float sum = 0;
         double all = 0;
         for (std::int32_t g = 0; g < scene.groups(); ++g) {
-          const auto at = static_cast<std::size_t>(g), own = static_cast<std::size_t>(r * scene.groups() + g);
+          const auto at = static_cast<std::size_t>(g),
+                     row_group = static_cast<std::size_t>(r * scene.groups() + g);
           int dots[2] = {};
           for (int i = 0; i < kGroup; ++i)
             dots[i / 16] += row[g * kGroup + i] * numbers[static_cast<std::size_t>(g * kGroup + i)];
-          const float step = steps[at], first = scene.scales[0][own], second = scene.scales[1][own];
+          const float step = steps[at], first = scene.scales[0][row_group],
+                      second = scene.scales[1][row_group];
           if (scene.minimum) {
             const float total = step * static_cast<float>(sums[at]);
-            all += std::abs(double{scene.minimums[own]} * double{total});
-            sum = std::fma(scene.minimums[own], total, sum);
+            all += std::abs(double{scene.minimums[row_group]} * double{total});
+            sum = std::fma(scene.minimums[row_group], total, sum);
           }
           if (scene.type == GgufId::q6_k) {
             sum = std::fma(static_cast<float>(dots[0]), first * step, sum);

@@ -259,8 +259,9 @@ TEST_CASE(
             wrong += high + low != static_cast<float>(number) || std::fmod(high, 256.0f) != 0 ||
                      std::abs(high) > 32512 || low < -128 || low > 127;
           }
-          const std::size_t own = static_cast<std::size_t>(c * in.groups() + g);
-          const float step = c < columns ? want.step[own] : 0, total = c < columns ? want.total[own] : 0;
+          const std::size_t column_group = static_cast<std::size_t>(c * in.groups() + g);
+          const float step = c < columns ? want.step[column_group] : 0,
+                      total = c < columns ? want.total[column_group] : 0;
           wrong += std::memcmp(&got.step[at], &step, sizeof step) != 0;
           wrong += std::memcmp(&got.total[at], &total, sizeof total) != 0;
         }

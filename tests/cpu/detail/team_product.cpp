@@ -92,10 +92,10 @@ TEST_CASE("rows of several types, some in blocks: any number of threads gives th
         auto all = multiply(mixed, threads, vnni);
         std::int32_t first = 0;
         for (const PanelMatrix<float>& part : parts) {
-          auto own = multiply(part, 1, true);
+          auto alone = multiply(part, 1, true);
           bool same = true;
           for (std::int32_t i = 2; i < count; ++i)
-            same = same && std::equal(own.at(i), own.at(i) + part.rows(), all.at(i) + first);
+            same = same && std::equal(alone.at(i), alone.at(i) + part.rows(), all.at(i) + first);
           CAPTURE(static_cast<int>(inputs));
           CAPTURE(threads);
           CAPTURE(first);

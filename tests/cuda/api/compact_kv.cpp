@@ -419,9 +419,9 @@ UNTHREADED_TEST_CASE("rows of an engine's cache, and features of a batch in one 
   f.sequences = 2;
   f.pages.page_size = 11;
   f.parts.emplace_back();
-  SlotRows& own = f.parts[0].rows;
-  own.base = reinterpret_cast<unsigned char*>(features.data());
-  own.token_stride = own.head_bytes = 24;
+  SlotRows& slot_rows = f.parts[0].rows;
+  slot_rows.base = reinterpret_cast<unsigned char*>(features.data());
+  slot_rows.token_stride = slot_rows.head_bytes = 24;
   std::copy_n(moved.begin() + 2 * 6, 6, moved.begin() + 6);
   std::copy_n(std::vector<float>(moved).begin() + 8 * 6, 12, moved.begin() + 6 * 6);
   run(f, Paths{3, {0, 2, -1, 0, 3, 4}, {2, 3}, {0, 5}}, 32, 1);

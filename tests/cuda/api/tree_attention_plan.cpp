@@ -95,7 +95,8 @@ TEST_CASE("plans: the variant, the splits, the workspace") {
 TEST_CASE("splits: the cost rule against geometries measured on an H100") {
   using namespace device::detail;
   // 32 query and 8 KV heads of 128 in bf16. What was planned then, in clusters of as many splits as there
-  // were up to 8, and the fastest of 1, 2, 4, ..., 128 splits; a block a multiprocessor, but two of 16 rows.
+  // were up to 8, and the fastest of 1, 2, 4, ..., 128 splits; a block per multiprocessor, but two of 16
+  // rows.
   struct Measured {
     int nodes, sequences, tokens;
     int rows, splits;

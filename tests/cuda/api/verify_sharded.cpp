@@ -39,11 +39,11 @@ std::vector<DeviceResult> emulate_sharded(DeviceBatch<Element>& batch, int shard
     rows.logits = mine.data();
     rows.stride = rows.tokens;
     rows.params = batch.params.data();
-    const int own = tile_count(rows.tokens);
-    emulate({.clusters = static_cast<int>(batch.token.size()) * own, .threads = 32, .seed = seed},
+    const int tiles_here = tile_count(rows.tokens);
+    emulate({.clusters = static_cast<int>(batch.token.size()) * tiles_here, .threads = 32, .seed = seed},
             [&](EmulatedCluster cluster, int index, unsigned char*) {
               const auto warp = cluster.block().warp();
-              const int node = index / own, local = index % own;
+              const int node = index / tiles_here, local = index % tiles_here;
               const int b = sequence_of(args.trees.begin, batch.sequences(), node);
               const device::TilePartial out =
                   tile_partial(warp, args.trees, rows, b, node - batch.begin[static_cast<std::size_t>(b)],

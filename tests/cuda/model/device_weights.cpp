@@ -28,15 +28,15 @@ cpu::DecoderConfig config_of(int head_dim) {
 /// How many numbers of a device's matrix, which has the rows and columns of `m` at these places and zeros
 /// elsewhere, are others.
 template <class Row, class Column>
-int differences(const cuda::DeviceMatrix& own, const cpu::PanelMatrix<float>& m, Row row, Column column) {
-  std::vector<std::uint16_t> expected(static_cast<std::size_t>(own.rows) *
-                                      static_cast<std::size_t>(own.cols));
+int differences(const cuda::DeviceMatrix& matrix, const cpu::PanelMatrix<float>& m, Row row, Column column) {
+  std::vector<std::uint16_t> expected(static_cast<std::size_t>(matrix.rows) *
+                                      static_cast<std::size_t>(matrix.cols));
   for (int r = 0; r < m.rows(); ++r)
     for (int k = 0; k < m.cols(); ++k)
-      expected[static_cast<std::size_t>(row(r) * own.cols + column(k))] =
+      expected[static_cast<std::size_t>(row(r) * matrix.cols + column(k))] =
           cuda::detail::to_bfloat16(m.value(r, k)).bits;
   int out = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) out += own.data[i].bits == expected[i] ? 0 : 1;
+  for (std::size_t i = 0; i < expected.size(); ++i) out += matrix.data[i].bits == expected[i] ? 0 : 1;
   return out;
 }
 

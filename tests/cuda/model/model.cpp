@@ -106,12 +106,12 @@ TEST_CASE("a text in a batch has the bits that it has alone") {
                          rounds[b][static_cast<std::size_t>(r)].parents});
       const LogitsView view = model.extend(nodes);
       int at = 0;
-      for (const SlotNodes& own : nodes) {
-        const auto b = static_cast<std::size_t>(own.slot - 1);
-        for (std::size_t i = 0; i < own.tokens.size(); ++i) together[b].push_back(row_of(view, at++));
-        model.commit(own.slot, rounds[b][static_cast<std::size_t>(r)].path);
+      for (const SlotNodes& slot_nodes : nodes) {
+        const auto b = static_cast<std::size_t>(slot_nodes.slot - 1);
+        for (std::size_t i = 0; i < slot_nodes.tokens.size(); ++i) together[b].push_back(row_of(view, at++));
+        model.commit(slot_nodes.slot, rounds[b][static_cast<std::size_t>(r)].path);
         if (rounds[b][static_cast<std::size_t>(r)].truncate > 0)
-          model.truncate(own.slot, model.size(own.slot) - 1);
+          model.truncate(slot_nodes.slot, model.size(slot_nodes.slot) - 1);
       }
     }
     for (std::size_t b = 0; b < prompts.size(); ++b) {
@@ -154,12 +154,12 @@ TEST_CASE("trees whose paths move, in many passes and in few, against the refere
   REQUIRE(features.size() == expected.size());
   REQUIRE(features.width() == expected.width());
   for (int i = 0; i < features.size(); ++i) {
-    std::vector<float> own, its;
+    std::vector<float> got, want;
     for (int k = 0; k < features.width(); ++k) {
-      own.push_back(cuda::detail::to_float(features.row(i)[k]));
-      its.push_back(static_cast<float>(expected.row(i)[static_cast<std::size_t>(k)]));
+      got.push_back(cuda::detail::to_float(features.row(i)[k]));
+      want.push_back(static_cast<float>(expected.row(i)[static_cast<std::size_t>(k)]));
     }
-    CHECK(relative_error(own, its) < 1.5e-2);
+    CHECK(relative_error(got, want) < 1.5e-2);
   }
   const auto keys = model.key_values();
   CHECK(keys.size() == model.size());

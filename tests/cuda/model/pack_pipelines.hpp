@@ -131,8 +131,9 @@ inline void check(int first, int pipelines, int prompts, std::int32_t fresh) {
         continue;
       }
       ++differing;
-      const auto [own, its] = std::mismatch(got.tokens.begin(), got.tokens.end(), expected.tokens.begin());
-      CHECK(lead[static_cast<std::size_t>(its - expected.tokens.begin())] < 0.02);
+      const auto [got_at, expected_at] =
+          std::mismatch(got.tokens.begin(), got.tokens.end(), expected.tokens.begin());
+      CHECK(lead[static_cast<std::size_t>(expected_at - expected.tokens.begin())] < 0.02);
     }
   }
   MESSAGE(differing << " of " << pipelines * prompts << " texts differ, " << other_rounds

@@ -42,15 +42,15 @@ TEST_CASE("a shape is chosen once, by whichever thread asks first") {
   int chosen = 0;
   std::vector<std::thread> threads;
   std::vector<ProductAlgorithm> got(4);
-  for (ProductAlgorithm& own : got)
+  for (ProductAlgorithm& algorithm : got)
     threads.emplace_back([&] {
-      own = table.get("one", shape, [&] {
+      algorithm = table.get("one", shape, [&] {
         return ProductAlgorithm{1, 2, static_cast<std::uint64_t>(++chosen)};
       });
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(chosen == 1);
-  for (const ProductAlgorithm& own : got) CHECK(own == ProductAlgorithm{1, 2, 1});
+  for (const ProductAlgorithm& algorithm : got) CHECK(algorithm == ProductAlgorithm{1, 2, 1});
   // Another machine, height, addition or promise is another product.
   ProductShape other = shape;
   other.add = true;

@@ -46,12 +46,12 @@ TEST_CASE("dropped pages have the same bytes when they are read again; other mem
     file.drop(file.bytes().subspan(123, size));
     CHECK(same());
   }
-  std::vector<std::byte> own(1 << 20, std::byte{5});
-  file.drop(own);
-  MappedFile().drop(own);
+  std::vector<std::byte> unmapped(1 << 20, std::byte{5});
+  file.drop(unmapped);
+  MappedFile().drop(unmapped);
   MappedFile().drop({});
   file.drop({});
-  CHECK(std::count(own.begin(), own.end(), std::byte{5}) == 1 << 20);
+  CHECK(std::count(unmapped.begin(), unmapped.end(), std::byte{5}) == 1 << 20);
 }
 
 TEST_CASE("what cannot be mapped is named") {

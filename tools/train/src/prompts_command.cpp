@@ -122,29 +122,13 @@ struct PromptsCommand {
   void run() const {
     const Tokenizer tokenizer(target);
     for (const auto& note : tokenizer.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
-    std::optional<Chats> chats;
-    if (auto found = raw ? std::nullopt : specula_tools::find_chat_template(target)) {
-      const auto piece = [&](Token token) {
-        return token == specula::kNoToken ? std::string()
-                                          : tokenizer.pieces()[static_cast<std::size_t>(token)];
-      };
-      found->begin = piece(tokenizer.begin());
-      found->end = piece(tokenizer.end());
-      chats.emplace(Chats{tokenizer, ChatTemplate(std::move(*found)),
-                          specula_tools::chat_vocabulary(tokenizer), system});
-    }
+    const std::optional<Chats> chats = find_chats(tokenizer);
     if (!chats && !asks.empty())
       throw std::invalid_argument(
           "--ask: " + (raw ? "does not go with --raw" : target.string() + " has no chat template"));
     if (!chats && data.empty()) throw std::invalid_argument("no chat template and no --data: nothing to ask");
 
-    std::map<std::string, std::vector<std::string>> questions;
-    for (const auto& ask : asks) {
-      auto [name, text] = parse_assignment("--ask", ask);
-      if (text.find("{}") == text.npos)
-        throw std::invalid_argument("--ask " + ask + ": {} is missing, the place of the text");
-      questions[name].push_back(std::move(text));
-    }
+    auto questions = questions_of_styles();
     auto usual = sizes;
     std::map<std::string, std::size_t> longest_of;
     for (const auto& option : longest) {
@@ -159,7 +143,7 @@ struct PromptsCommand {
       const auto asked = questions.find(style.name);
       auto of_style = usual;
       of_style.whole = asked != questions.end();  // a question may hold all of a document
-      if (const auto own = longest_of.extract(style.name)) of_style.longest = own.mapped();
+      if (const auto entry = longest_of.extract(style.name)) of_style.longest = entry.mapped();
       of_style.check();
       auto prompts =
           make(style, tokenizer, chats, asked == questions.end() ? std::vector<std::string>{} : asked->second,
@@ -184,6 +168,31 @@ struct PromptsCommand {
     write_tokens(corpus, output);
     specula_tools::copy_tokenizer(target, output);
     write_chat_frame(chats ? chats->frame() : ChatFrame{.ends = tokenizer.ends()}, output);
+  }
+
+  /// The target's chat template, unless there is none or --raw is given.
+  std::optional<Chats> find_chats(const Tokenizer& tokenizer) const {
+    auto found = raw ? std::nullopt : specula_tools::find_chat_template(target);
+    if (!found) return std::nullopt;
+    const auto piece = [&](Token token) {
+      return token == specula::kNoToken ? std::string() : tokenizer.pieces()[static_cast<std::size_t>(token)];
+    };
+    found->begin = piece(tokenizer.begin());
+    found->end = piece(tokenizer.end());
+    return Chats{tokenizer, ChatTemplate(std::move(*found)), specula_tools::chat_vocabulary(tokenizer),
+                 system};
+  }
+
+  /// The texts of --ask, by style.
+  std::map<std::string, std::vector<std::string>> questions_of_styles() const {
+    std::map<std::string, std::vector<std::string>> questions;
+    for (const auto& ask : asks) {
+      auto [name, text] = parse_assignment("--ask", ask);
+      if (text.find("{}") == text.npos)
+        throw std::invalid_argument("--ask " + ask + ": {} is missing, the place of the text");
+      questions[name].push_back(std::move(text));
+    }
+    return questions;
   }
 
   std::vector<Document> make(const Style& style, const Tokenizer& tokenizer,

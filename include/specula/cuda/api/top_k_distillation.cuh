@@ -297,9 +297,9 @@ cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* pl
 /// that is not finite.
 ///
 /// Cost: two reads of each row, and a third one of no more than k tiles of the target's; a write of the
-/// gradient; one launch of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient`
-/// and `scale` may be) or misaligned, or rows overlap; else the launch's error. Source: HASS (Zhang et al.
-/// 2024), section 3.1.
+/// gradient; one launch, with a cluster per row. Errors: cudaErrorInvalidValue where an array is null
+/// (`gradient` and `scale` may be) or misaligned, or rows overlap; else the launch's error. Source: HASS
+/// (Zhang et al. 2024), section 3.1.
 /// **Range.** Logits up to 100; a probability below 2^-126 counts as 0.
 /// **Error.** Of a loss 2e-6, relative, plus 5e-7; of a gradient, before it is rounded, 1e-6 of its
 /// scale times the sum of both weights.

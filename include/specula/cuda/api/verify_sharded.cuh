@@ -220,10 +220,10 @@ __global__ void __launch_bounds__(256, 1)
   const std::int32_t node = static_cast<std::int32_t>(blockIdx.x) / blocks_a_node;
   if (trees.sequence_count) sequences = smaller(sequences, *trees.sequence_count);
   if (node >= trees.begin[sequences]) return;
-  const int b = sequence_of(trees.begin, sequences, node), own = tile_count(rows.tokens);
+  const int b = sequence_of(trees.begin, sequences, node), tiles_here = tile_count(rows.tokens);
   const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
                     static_cast<int>(threadIdx.x) / 32;
-  if (local >= own) return;
+  if (local >= tiles_here) return;
   if (trees.begin[b + 1] > static_cast<std::int32_t>(gridDim.x) / blocks_a_node) return;  // above capacity
   const TilePartial out = tile_partial(warp, trees, rows, b, node - trees.begin[b],
                                        rows.first_token / kTile + local, child_logits);

@@ -88,9 +88,12 @@ struct CudaDevice::Impl {
   /// Frees what the allocations [first, last) of a list gave.
   static void release(std::vector<Memory>& memory, std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) {
-      Memory& own = memory[i];
-      own.of_host ? cudaFreeHost(own.at) : cudaFree(own.at);
-      own.at = nullptr;
+      Memory& allocation = memory[i];
+      if (allocation.of_host)
+        cudaFreeHost(allocation.at);
+      else
+        cudaFree(allocation.at);
+      allocation.at = nullptr;
     }
     while (!memory.empty() && !memory.back().at) memory.pop_back();
   }

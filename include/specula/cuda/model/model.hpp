@@ -73,7 +73,7 @@ class Model {
   std::int32_t size() const { return size(0); }                   ///< committed tokens
   std::int32_t capacity() const { return options_.capacity; }     ///< tokens and nodes of a text
   std::uint64_t change_count() const { return change_count(0); }  ///< see CountsChanges
-  /// Prefill: runs `prefill_chunk` tokens a pass. Fewer than 64, and than a chunk, wait for the next
+  /// Prefill: runs `prefill_chunk` tokens per pass. Fewer than 64, and than a chunk, wait for the next
   /// extend(). Throws std::invalid_argument, and changes nothing, for a token out of range or more tokens
   /// than fit.
   void append(Tokens tokens) {
@@ -122,7 +122,7 @@ class Model {
     expect_working();
     for (const SlotNodes& own : nodes) expect_view(own.slot);
     std::size_t wanted = 0;
-    for (const SlotNodes& own : nodes) wanted += own.tokens.size();
+    for (const SlotNodes& slot_nodes : nodes) wanted += slot_nodes.tokens.size();
     if (wanted > rows_room_) {
       const std::size_t room = std::bit_ceil(wanted), at = device_.allocations();
       rows_ = device_.template allocate_host<float>(room * static_cast<std::size_t>(vocab_size()));
@@ -266,7 +266,7 @@ class Model {
       call();
     } catch (const DeviceError&) {
       failure_ = std::current_exception();
-      for (detail::DeviceText& own : texts_.all()) own.drop_nodes();
+      for (detail::DeviceText& text : texts_.all()) text.drop_nodes();
       throw;
     }
   }

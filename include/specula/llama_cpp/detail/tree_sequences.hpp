@@ -103,9 +103,10 @@ class TreeSequences {
     now_.tip[0] = kNoParent;
   }
 
-  /// Moves the cells of the context from position `from` on behind those of the positions before it, in their
-  /// order, in which attention sums; `context` is that of the memory. Requires that there are no nodes, and
-  /// two sequences or more. Throws std::runtime_error if libllama fails: the context then ends at `from`.
+  /// Moves the cells of the context from position `from` on so that they follow those of the positions
+  /// before it in their order, in which attention sums; `context` is that of the memory. Requires that there
+  /// are no nodes, and two sequences or more. Throws std::runtime_error if libllama fails: the context then
+  /// ends at `from`.
   void gather(llama_context* context, std::int32_t from) {
     const std::int32_t until = end(0), spare = max_leaves_ - 1;
     cut(spare, 0);

@@ -268,8 +268,8 @@ class WgmmaAttentionBlock
   }
   /// After the wait for the stage.
   SPECULA_HD void multiply_keys(const Ring& ring, Rows& rows, int stage) {
-    // Copies write as threads do, products read as the tensor core does: the wait made the copies of others
-    // visible to this thread, the fence makes them so to its products.
+    // Copies write as threads do, products read as the tensor core does. The wait made the copies of others
+    // visible to this thread; the fence makes them visible to its products.
     hopper_.fence_memory();
     hopper_.fence_products();
     rows.multiply_keys(hopper_, key_descriptor(hopper_.shared_address(ring.k(stage))));

@@ -94,7 +94,8 @@ class DevicePasses {
   /// `rows`, in this order.
   void extend(std::span<const SlotNodes> nodes, float* rows) {
     settle();
-    for (const SlotNodes& own : nodes) texts_[own.slot].chunk_ran = run_chunks(own.slot, !own.tokens.empty());
+    for (const SlotNodes& slot_nodes : nodes)
+      texts_[slot_nodes.slot].chunk_ran = run_chunks(slot_nodes.slot, !slot_nodes.tokens.empty());
     run_nodes(nodes, rows);
   }
 
@@ -148,17 +149,17 @@ class DevicePasses {
 
   /// Runs waiting tokens of a text in passes of their own: one chunk, or all. Whether any ran.
   bool run_chunks(std::int32_t slot, bool all) {
-    DeviceText& own = texts_[slot];
+    DeviceText& text = texts_[slot];
     bool any = false;
-    for (bool more = true; more && own.waiting() >= fewest_; more = all, any = true) {
-      own.changes.next();
-      const std::int32_t n = std::min(own.waiting(), options_.prefill_chunk);
+    for (bool more = true; more && text.waiting() >= fewest_; more = all, any = true) {
+      text.changes.next();
+      const std::int32_t n = std::min(text.waiting(), options_.prefill_chunk);
       prompts_.input.clear();
-      prompts_.input.begin(slot, own.ran, 0);
-      add_queued(prompts_.input, own, n);
+      prompts_.input.begin(slot, text.ran, 0);
+      add_queued(prompts_.input, text, n);
       run(prompts_);
       device_.wait();
-      own.take(n);
+      text.take(n);
     }
     return any;
   }
@@ -167,9 +168,9 @@ class DevicePasses {
   void run_nodes(std::span<const SlotNodes> nodes, float* rows) {
     parts_.clear();
     std::size_t row = 0;
-    for (const SlotNodes& own : nodes) {
-      parts_.push_back({&own, row});
-      row += own.tokens.size();
+    for (const SlotNodes& slot_nodes : nodes) {
+      parts_.push_back({&slot_nodes, row});
+      row += slot_nodes.tokens.size();
     }
     // A pass has its texts in the order of their slots.
     std::sort(parts_.begin(), parts_.end(),
@@ -180,20 +181,21 @@ class DevicePasses {
     if (!pieces_.empty()) end_pass(rows);
   }
   void run_text(const Part& part, float* rows) {
-    DeviceText& own = texts_[part.nodes->slot];
-    const std::int32_t first = own.node_count();
-    own.add_nodes(part.nodes->tokens, part.nodes->parents);
-    for (bool done = own.waiting() == 0 && part.nodes->tokens.empty(); !done;) {
+    DeviceText& text = texts_[part.nodes->slot];
+    const std::int32_t first = text.node_count();
+    text.add_nodes(part.nodes->tokens, part.nodes->parents);
+    for (bool done = text.waiting() == 0 && part.nodes->tokens.empty(); !done;) {
       if (nodes_.input.count() == nodes_.input.most()) end_pass(rows);
       const std::int32_t room = nodes_.input.most() - nodes_.input.count();
-      const std::int32_t queued = std::min(room, own.waiting()), left = own.node_count() - own.in_cache;
-      const std::int32_t more = std::min(room - queued, reads_ == Conditioning::features ? level(own) : left);
-      nodes_.input.begin(part.nodes->slot, own.ran, own.in_cache);
-      add_queued(nodes_.input, own, queued);
-      for (std::int32_t i = own.in_cache; i < own.in_cache + more; ++i) add_node(own, i, queued);
+      const std::int32_t queued = std::min(room, text.waiting()), left = text.node_count() - text.in_cache;
+      const std::int32_t more =
+          std::min(room - queued, reads_ == Conditioning::features ? level(text) : left);
+      nodes_.input.begin(part.nodes->slot, text.ran, text.in_cache);
+      add_queued(nodes_.input, text, queued);
+      for (std::int32_t i = text.in_cache; i < text.in_cache + more; ++i) add_node(text, i, queued);
       pieces_.push_back(
-          {part.nodes->slot, queued, more, part.row + static_cast<std::size_t>(own.in_cache - first)});
-      done = queued == own.waiting() && more == left;
+          {part.nodes->slot, queued, more, part.row + static_cast<std::size_t>(text.in_cache - first)});
+      done = queued == text.waiting() && more == left;
       if (!done) end_pass(rows);
     }
   }
@@ -214,10 +216,10 @@ class DevicePasses {
     const auto vocab = static_cast<std::size_t>(decoder_.weights().vocab);
     std::size_t from = 0;
     for (const Piece& piece : pieces_) {
-      DeviceText& own = texts_[piece.slot];
-      own.changes.next();
-      own.take(piece.queued);
-      own.in_cache += piece.nodes;
+      DeviceText& text = texts_[piece.slot];
+      text.changes.next();
+      text.take(piece.queued);
+      text.in_cache += piece.nodes;
       const auto rows = static_cast<std::size_t>(piece.nodes);
       if (rows > 0) device_.fetch(to + piece.row * vocab, decoder_.logits() + from * vocab, rows * vocab);
       from += rows;
@@ -227,33 +229,33 @@ class DevicePasses {
   }
 
   /// The text's next waiting tokens, as a chain.
-  void add_queued(PassInput<Device>& input, const DeviceText& own, std::int32_t n) {
+  void add_queued(PassInput<Device>& input, const DeviceText& text, std::int32_t n) {
     std::fill(mask_.begin(), mask_.end(), 0);
     for (std::int32_t i = 0; i < n; ++i) {
       before_ = mask_;
       see(i);
-      input.add(own.queue[own.queue_begin + static_cast<std::size_t>(i)], own.ran + i, false, mask_,
-                target_feature(own, own.ran + i), before_);
+      input.add(text.queue[text.queue_begin + static_cast<std::size_t>(i)], text.ran + i, false, mask_,
+                target_feature(text, text.ran + i), before_);
     }
   }
   /// A node of a text, after `queued` tokens of the same pass.
-  void add_node(const DeviceText& own, std::int32_t number, std::int32_t queued) {
+  void add_node(const DeviceText& text, std::int32_t number, std::int32_t queued) {
     std::fill(mask_.begin(), mask_.end(), 0);
     for (std::int32_t i = 0; i < queued; ++i) see(i);
     before_ = mask_;
-    for (NodeId up = number; up != kNoParent; up = own.nodes[static_cast<std::size_t>(up)].parent)
+    for (NodeId up = number; up != kNoParent; up = text.nodes[static_cast<std::size_t>(up)].parent)
       see(queued + up);
-    const DeviceText::Node& node = own.nodes[static_cast<std::size_t>(number)];
-    const std::int32_t first = own.ran + queued;
+    const DeviceText::Node& node = text.nodes[static_cast<std::size_t>(number)];
+    const std::int32_t first = text.ran + queued;
     nodes_.input.add(node.token, first + node.depth, true, mask_,
-                     node.parent == kNoParent ? target_feature(own, first) : first + node.parent, before_);
+                     node.parent == kNoParent ? target_feature(text, first) : first + node.parent, before_);
   }
   /// Where the feature before the token at `position` lies; see Gather.
-  std::int32_t target_feature(const DeviceText& own, std::int32_t position) const {
+  std::int32_t target_feature(const DeviceText& text, std::int32_t position) const {
     if (reads_ == Conditioning::nothing || position == 0) return Gather::kNoFeature;
-    if (position > own.target_size)
+    if (position > text.target_size)
       throw std::logic_error("cuda::Model: a draft's token at position " + std::to_string(position) +
-                             ", but its target has processed " + std::to_string(own.target_size) +
+                             ", but its target has processed " + std::to_string(text.target_size) +
                              " tokens; bring the target there first");
     return Gather::of_target(position - 1);
   }
@@ -275,15 +277,15 @@ class DevicePasses {
   /// Moves what committed paths left in the cache.
   void settle() {
     const auto all = texts_.all();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceText& own) { return own.moves(); })) return;
+    if (std::none_of(all.begin(), all.end(), [](const DeviceText& text) { return text.moves(); })) return;
     const auto most = static_cast<std::size_t>(options_.max_nodes);
     std::int32_t *const count = moves_host_ + all.size() * most, *const before = count + all.size();
     for (std::size_t b = 0; b < all.size(); ++b) {
-      DeviceText& own = all[b];
-      std::copy(own.path.begin(), own.path.end(), moves_host_ + b * most);
-      count[b] = static_cast<std::int32_t>(own.path.size());
-      before[b] = own.path_after;
-      own.path.clear();
+      DeviceText& text = all[b];
+      std::copy(text.path.begin(), text.path.end(), moves_host_ + b * most);
+      count[b] = static_cast<std::int32_t>(text.path.size());
+      before[b] = text.path_after;
+      text.path.clear();
     }
     device_.send(moves_, moves_host_, moves(options_));
     decoder_.compact({moves_, moves_ + all.size() * most, moves_ + all.size() * (most + 1), options_.slots,

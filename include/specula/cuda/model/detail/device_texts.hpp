@@ -83,43 +83,43 @@ class DeviceTexts {
   std::span<DeviceText> all() { return texts_; }
 
   void append(std::int32_t slot, Tokens tokens) {
-    DeviceText& own = (*this)[slot];
+    DeviceText& text = (*this)[slot];
     check_tokens("append", tokens);
-    check_room("append", own.size(), tokens.size());
-    own.drop_nodes();
-    own.queue.insert(own.queue.end(), tokens.begin(), tokens.end());
+    check_room("append", text.size(), tokens.size());
+    text.drop_nodes();
+    text.queue.insert(text.queue.end(), tokens.begin(), tokens.end());
   }
   void commit(std::int32_t slot, Nodes path) {
-    DeviceText& own = (*this)[slot];
-    check_path(own, path);
+    DeviceText& text = (*this)[slot];
+    check_path(text, path);
     bool moves = false;
     for (std::size_t i = 0; i < path.size(); ++i) moves = moves || path[i] != static_cast<NodeId>(i);
     if (moves) {
-      own.path.assign(path.begin(), path.end());
-      own.path_after = own.ran;
+      text.path.assign(path.begin(), path.end());
+      text.path_after = text.ran;
     }
-    own.ran += static_cast<std::int32_t>(path.size());
-    own.drop_nodes();
+    text.ran += static_cast<std::int32_t>(path.size());
+    text.drop_nodes();
   }
   void truncate(std::int32_t slot, std::int32_t n) {
-    DeviceText& own = (*this)[slot];
-    if (n < 0 || n > own.size())
-      fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(own.size()));
-    own.drop_nodes();
-    own.queue.resize(own.queue_begin + static_cast<std::size_t>(std::max(0, n - own.ran)));
-    own.ran = std::min(own.ran, n);
+    DeviceText& text = (*this)[slot];
+    if (n < 0 || n > text.size())
+      fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(text.size()));
+    text.drop_nodes();
+    text.queue.resize(text.queue_begin + static_cast<std::size_t>(std::max(0, n - text.ran)));
+    text.ran = std::min(text.ran, n);
   }
   void check_nodes(std::span<const SlotNodes> nodes) const {
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       const auto& [slot, tokens, parents] = nodes[n];
-      const DeviceText& own = (*this)[slot];
+      const DeviceText& text = (*this)[slot];
       for (std::size_t other = 0; other < n; ++other)
         if (nodes[other].slot == slot) fail("extend: slot " + std::to_string(slot) + " is named twice");
       check_tokens("extend", tokens);
       if (parents.size() != tokens.size())
         fail("extend: " + std::to_string(tokens.size()) + " tokens and " + std::to_string(parents.size()) +
              " parents");
-      const NodeId before = own.node_count();
+      const NodeId before = text.node_count();
       if (tokens.size() > static_cast<std::size_t>(options_.max_nodes - before))
         fail("extend: " + std::to_string(before) + " nodes and " + std::to_string(tokens.size()) +
              " more, but max_nodes is " + std::to_string(options_.max_nodes));
@@ -127,7 +127,7 @@ class DeviceTexts {
         if (parents[i] != kNoParent && (parents[i] < 0 || parents[i] >= before + static_cast<NodeId>(i)))
           fail("extend: parent " + std::to_string(parents[i]) + " of node " +
                std::to_string(before + static_cast<NodeId>(i)) + ", must be an earlier node or kNoParent");
-      check_room("extend", own.size() + before, tokens.size());
+      check_room("extend", text.size() + before, tokens.size());
     }
   }
 
@@ -147,13 +147,13 @@ class DeviceTexts {
            std::to_string(options_.capacity) + " tokens in use, " + std::to_string(wanted) +
            " more asked for");
   }
-  void check_path(const DeviceText& own, Nodes path) const {
+  void check_path(const DeviceText& text, Nodes path) const {
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
-      if (node < 0 || node >= own.node_count())
+      if (node < 0 || node >= text.node_count())
         fail("commit: node " + std::to_string(node) + ", must be 0 to " +
-             std::to_string(own.node_count() - 1));
-      if (own.nodes[static_cast<std::size_t>(node)].parent != parent)
+             std::to_string(text.node_count() - 1));
+      if (text.nodes[static_cast<std::size_t>(node)].parent != parent)
         fail("commit: node " + std::to_string(node) + " is no child of " +
              (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");

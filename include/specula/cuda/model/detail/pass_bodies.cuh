@@ -109,7 +109,7 @@ struct Gather {
   /// kNoFeature: zeros; below: the target's, of the token at kNoFeature - 1 - from.
   const std::int32_t* from;
   const std::int32_t* base;  // (B) slots before; null: none
-  FeatureRows own, target;
+  FeatureRows heads, targets;
   BFloat16* out;
   int size, vocab;
 
@@ -130,11 +130,11 @@ struct Gather {
     if (!from) return;
     const BFloat16* feature = nullptr;
     if (from[t] >= 0)
-      feature = own.data + place.sequence * own.stride +
+      feature = heads.data + place.sequence * heads.stride +
                 static_cast<std::int64_t>((base ? base[place.sequence] : 0) + from[t]) * size;
     else if (from[t] != kNoFeature)
-      feature =
-          target.data + place.sequence * target.stride + static_cast<std::int64_t>(of_target(from[t])) * size;
+      feature = targets.data + place.sequence * targets.stride +
+                static_cast<std::int64_t>(of_target(from[t])) * size;
     for (int i = block.rank(); i < size; i += block.size()) to[size + i] = feature ? feature[i] : BFloat16{0};
   }
 };

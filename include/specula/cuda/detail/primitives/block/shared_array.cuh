@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arrays one behind the other in a block's shared memory.
+// Arrays one after the other in a block's shared memory.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Bytes behind an array: none, or in tests a multiple of every alignment.
+/// Bytes after an array: none, or in tests a multiple of every alignment.
 #ifdef SPECULA_GUARDS_ARRAYS
 constexpr std::size_t kArrayGap = 64;
 #else
@@ -48,7 +48,7 @@ SPECULA_HD void end_array(T* array, Integer n) {
 #endif
 }
 
-/// The array behind one of n.
+/// The array after one of n.
 template <class Next, class T, class Integer>
 SPECULA_HD Next* behind(T* array, Integer n) {
   end_array(array, n);
