@@ -169,7 +169,7 @@ class TextQueue {
       try {
         for (const TextResult& result : batch.step()) {
           counts_.tokens += result.stats.new_tokens, counts_.rounds += result.stats.rounds;
-          if (const auto own = writing.extract(result.id)) own.mapped()->end(result.failure);
+          if (const auto text = writing.extract(result.id)) text.mapped()->end(result.failure);
         }
       } catch (...) {  // no text has changed, but the next pass may fail as well
         for (const auto& [id, text] : std::exchange(writing, {}))
@@ -191,8 +191,8 @@ class TextQueue {
   template <class Batch>
   static void begin(Batch& batch, std::map<TextId, Text>& writing, const Text& text, TextRequest request) {
     // The batch keeps the sink of a text that has ended: it must not keep the text.
-    request.sink = [own = std::weak_ptr(text)](Tokens tokens) {
-      const Text there = own.lock();
+    request.sink = [weak = std::weak_ptr(text)](Tokens tokens) {
+      const Text there = weak.lock();
       return there && there->add(tokens);
     };
     try {

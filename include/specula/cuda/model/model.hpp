@@ -120,7 +120,7 @@ class Model {
   LogitsView extend(std::span<const SlotNodes> nodes) {
     texts_.check_nodes(nodes);
     expect_working();
-    for (const SlotNodes& own : nodes) expect_view(own.slot);
+    for (const SlotNodes& part : nodes) expect_view(part.slot);
     std::size_t wanted = 0;
     for (const SlotNodes& slot_nodes : nodes) wanted += slot_nodes.tokens.size();
     if (wanted > rows_room_) {
