@@ -32,7 +32,7 @@ class KvRing {
   static constexpr int kOwn = kTileKeys / kWarps, kRowBytes = kHead * sizeof(Stored),
                        kChunks = kRowBytes / 16, kTileBytes = Place::kTileBytes,
                        kRows = 32 / kChunks;  // that a warp copies at once
-  static_assert(2 * kOwn <= 32 && kOwn * kChunks % 32 == 0, "a lane per row, whole warps of copies");
+  static_assert(2 * kOwn <= 32 && kOwn * kChunks % 32 == 0, "a lane a row, whole warps of copies");
   static_assert(kOwn % 8 == 0 && (kRows == 2 || kRows == 4 || kRows == 8),
                 "rows that Place::below() can add");
 
