@@ -251,9 +251,6 @@ inline void validate_eagle3_target(const DecoderConfig& config, const DecoderCon
   expect(!target.is_draft(), "its target is a draft itself, expected a model");
   same("the hidden_size of its target", head.target_hidden_size, target.hidden_size);
   same("vocab_size", config.vocab_size, target.vocab_size);
-  expect(head.own_embedding || config.hidden_size == target.hidden_size,
-         "it has no embed_tokens.weight, and its hidden_size " + std::to_string(config.hidden_size) +
-             " is not the target's, " + std::to_string(target.hidden_size));
   for (const std::int32_t state : head.states)
     expect(state <= target.layers, "it reads state " + std::to_string(state) + " of its target (" +
                                        to_string(head.states_from) + "), which has " +
