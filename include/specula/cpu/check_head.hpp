@@ -108,7 +108,7 @@ struct HeadReading {
 /// same number of states between 0 and the target's number of `layers`: each id one more and one less (states
 /// taken for outputs, or the other way round), and the states of a file that names none.
 inline std::vector<HeadReading> head_readings(const Eagle3Config& own, std::int32_t layers) {
-  std::vector<HeadReading> all{{"as the file says: " + to_string(own.states_from), own}};
+  std::vector<HeadReading> all{{"as the file says", own}};
   const auto add = [&](const char* what, std::vector<std::int32_t> states) {
     const bool fits = std::all_of(states.begin(), states.end(),
                                   [&](std::int32_t state) { return state >= 0 && state <= layers; });
