@@ -358,9 +358,10 @@ UNTHREADED_TEST_CASE("a head finds the layers that it reads among those that a t
                        std::runtime_error);
   CHECK_THROWS_WITH_AS(row({2, 2}, {}), doctest::Contains("'feature_layers': expected ascending numbers"),
                        std::runtime_error);
-  CHECK_THROWS_WITH_AS(row({}, {3, 1}), "DecoderOptions::feature_layers is 1, must be 4 to 3",
+  CHECK_THROWS_WITH_AS(row({}, {3, 1}), "DecoderOptions::feature_layers is 1, must be 4 to 4",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(row({}, {4}), "DecoderOptions::feature_layers is 4, must be 1 to 3",
+  CHECK(row({}, {0, 4}) == row({}, {}));
+  CHECK_THROWS_WITH_AS(row({}, {5}), "DecoderOptions::feature_layers is 5, must be 0 to 4",
                        std::invalid_argument);
   auto decoder = plain;
   decoder.feature_layers = {1};

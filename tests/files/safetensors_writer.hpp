@@ -63,8 +63,13 @@ inline std::uint16_t half_bits(float value) {
 inline std::string tensor_bytes(const Tensor& tensor) {
   std::string out;
   for (const float value : tensor.values) {
-    if (tensor.dtype == "I8") {
+    if (tensor.dtype == "I8" || tensor.dtype == "BOOL") {
       out.push_back(static_cast<char>(static_cast<std::int8_t>(value)));
+      continue;
+    }
+    if (tensor.dtype == "I64") {
+      const auto bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+      for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(bits >> (8 * i) & 0xff));
       continue;
     }
     const std::uint32_t bits = tensor.dtype == "F16" ? half_bits(value)

@@ -27,6 +27,8 @@ constexpr std::string_view kSeeds[] = {
     R"({"model_type":"specula_glide","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2,"target":{"num_attention_heads":4,"head_dim":2,"num_hidden_layers":3,"layers_read":[2]},"exits":null})",
     R"({"architectures":["SpeculaDraft"],"model_type":"specula_draft","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":2,"num_attention_heads":2,"target_hidden_size":16,"draft_vocab_size":5,"exits":[1,2]})",
     R"({"model_type":"specula_feature_head","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":1,"num_attention_heads":2,"draft_vocab_size":9,"tie_word_embeddings":true})",
+    R"({"architectures":["LlamaForCausalLMEagle3"],"vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_attention_heads":2,"draft_vocab_size":5,"fc_norm":true,"target_hidden_size":12,"eagle_config":{"eagle_aux_hidden_state_layer_ids":[1,4],"use_aux_hidden_state":true,"parallel_draft_step":1}})",
+    R"({"speculators_model_type":"eagle3","draft_vocab_size":5,"norm_before_residual":true,"eagle_aux_hidden_state_layer_ids":[2,0,1],"transformer_layer_config":{"model_type":"qwen3","vocab_size":9,"hidden_size":8,"intermediate_size":7,"num_hidden_layers":2,"num_attention_heads":2,"rope_parameters":{"rope_theta":null}}})",
 };
 
 }  // namespace

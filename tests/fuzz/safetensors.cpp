@@ -29,7 +29,7 @@ void read_all(const std::string& bytes) {
     require(file.find(tensor.name) == &tensor);
     const auto data = file.read(tensor);
     total += data.size();
-    if (tensor.dtype == Dtype::other || tensor.dtype == Dtype::i32) continue;
+    if (!is_of_weights(tensor.dtype)) continue;
     std::uint64_t count = 1;
     for (const auto extent : tensor.shape) count *= static_cast<std::uint64_t>(extent);
     require(count * size_of(tensor.dtype) == data.size());

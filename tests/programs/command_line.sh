@@ -381,6 +381,35 @@ _, one, other = json.load(open(sys.argv[1]))["pipelines"]
 print("alike" if one["acceptance_by_depth"] == other["acceptance_by_depth"] and 0 < one["acceptance"] < 1 else (one, other))' \
     "$scratch/heads.json"
 fi
+# A published EAGLE-3 head: by its folder alone it is @eagle3, and the text is the target's. Other heads are refused by the key.
+if command -v python3 >/dev/null; then
+  mkdir "$scratch/eagle3" "$scratch/peagle"
+  python3 - "$scratch/eagle3" "$scratch/peagle" <<'END'
+import json, pathlib, struct, sys, tensors
+def matrix(rows, cols, scale):
+    return "F32", [rows, cols], struct.pack(f"<{rows * cols}f", *(scale * ((7 * i * i + i) % 31 - 15) for i in range(rows * cols)))
+norm = ("F32", [384], struct.pack("<384f", *[1.0] * 384))
+parts = {"fc": matrix(384, 1152, 0.002), "norm": norm, "lm_head": matrix(64, 384, 0.01)}
+for name, rows, cols in (("q", 32, 768), ("k", 32, 768), ("v", 32, 768), ("o", 384, 32)):
+    parts[f"midlayer.self_attn.{name}_proj"] = matrix(rows, cols, 0.003)
+for name, rows, cols in (("gate", 16, 384), ("up", 16, 384), ("down", 384, 16)):
+    parts[f"midlayer.mlp.{name}_proj"] = matrix(rows, cols, 0.005)
+for name in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
+    parts[f"midlayer.{name}"] = norm
+head = {name + ".weight": part for name, part in parts.items()}
+head["d2t"] = ("I64", [64], struct.pack("<64q", *(9 * i for i in range(64))))
+config = {"architectures": ["LlamaForCausalLMEagle3"], "vocab_size": 2048, "draft_vocab_size": 64, "hidden_size": 384, "intermediate_size": 16,
+          "num_attention_heads": 1, "head_dim": 32, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 2, 7]}}
+tensors.write(sys.argv[1], config, head)
+pathlib.Path(sys.argv[2], "config.json").write_text(json.dumps({**config, "architectures": ["PEagleDraftModel"]}))
+END
+  expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
+    --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
+  expect 0 '^as the file says  *1, 3, 8 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 2 "is no EAGLE-3 head" "$specula" head "$models/target" "$models/small" --tokens 40
+  expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
+  expect 1 "key 'architectures': 'PEagleDraftModel' does not run here yet" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
+fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.
 if command -v python3 >/dev/null && [ -e "$whole/hass/model.safetensors" ]; then

@@ -25,8 +25,10 @@ ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::str
   for (const std::string& name : drafts) {
     if (std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; })) continue;
     const auto folder = folders.draft_folder(name);
-    drafts_.push_back({name, folder, specula::cpu::read_model_config(folder)});
-    specula::cpu::validate_target(drafts_.back().config, target_, specula::cpu::config_path(folder).string());
+    const std::string file = specula::cpu::config_path(folder).string();
+    drafts_.push_back(
+        {name, folder, specula::cpu::for_target(specula::cpu::read_model_config(folder), target_, file)});
+    specula::cpu::validate_target(drafts_.back().config, target_, file);
   }
 }
 
@@ -96,6 +98,8 @@ void ModelConfigs::check_memory(std::int32_t capacity, std::optional<specula::cp
   const auto type = cache.value_or(specula::cpu::CacheType::half);  // the least that weights may choose
   std::uint64_t bytes = kv_cache_bytes(target_, capacity, type);
   for (const auto& [name, folder, config] : drafts_) bytes += kv_cache_bytes(config, capacity, type);
+  bytes += std::uint64_t{feature_layers().size()} * static_cast<std::uint64_t>(target_.hidden_size) *
+           static_cast<std::uint64_t>(capacity) * sizeof(float);  // states that heads read
   specula_tools::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and draft tokens)",
                               bytes);
 }

@@ -5,12 +5,14 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/cpu/eagle3_config.hpp"
 #include "specula/model/language_model.hpp"
 
 namespace specula::cpu {
@@ -78,9 +80,14 @@ struct DecoderConfig : AttentionShape {
   /// Early exits: numbers of layers after which the model can stop, ascending; the last is `layers`. Empty:
   /// the model has no other exit.
   std::vector<std::int32_t> exits;
+  /// Of an EAGLE-3 head, which is conditioned on features; `feature_layers` are its states then, from 0 to
+  /// the target's number of layers.
+  std::optional<Eagle3Config> eagle3 = {};
 
-  /// Whether it takes the embedding of its target, with whose weights it is loaded.
+  /// Whether it takes the embedding of its target, with whose weights it is loaded; of an EAGLE-3 head,
+  /// whether it takes that or the LM head.
   bool borrows_embedding() const {
+    if (eagle3) return !eagle3->own_embedding || (!eagle3->own_head && !tied_head);
     return conditioned_on == Conditioning::features || target_hidden_size > 0;
   }
   /// Whether it is made to draft for a target, and so may lack some of its target's tokens.
@@ -105,9 +112,10 @@ inline constexpr const char* kAsGguf =
 inline std::string unquantized() { return std::string("take the model as it was before, or ") + kAsGguf; }
 /// Likewise for what no engine here reads.
 inline constexpr const char* kOtherHead =
-    "a draft head that other programs trained, and none of these is read: specula-train draft trains one for "
-    "the target (docs/own_draft.md); a smaller model of its vocabulary and copies (chain@max-gram) need no "
-    "training";
+    "a draft head that other programs trained, of which those of EAGLE-3 alone are read, as folders "
+    "(docs/heads.md): specula-train draft trains one for the target (docs/own_draft.md); a smaller model of "
+    "its "
+    "vocabulary and copies (chain@max-gram) need no training";
 
 /// Whether a config or a GGUF file that names its network so is such a head's: EAGLE's, Medusa's, DFlash's,
 /// an MTP module's or another speculator's.
@@ -129,11 +137,11 @@ struct Requirements {
     (*this)(value >= 1 && value <= (1 << 24),
             std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
   }
-  void ascending(const char* key, const std::vector<std::int32_t>& numbers) const {
-    std::int32_t before = 0;
+  void ascending(const char* key, const std::vector<std::int32_t>& numbers, std::int32_t least = 1) const {
+    std::int32_t before = least - 1;
     for (const std::int32_t number : numbers) {
-      (*this)(number > before,
-              "key '" + std::string(key) + "': expected ascending numbers of layers, from 1 on");
+      (*this)(number > before, "key '" + std::string(key) + "': expected ascending numbers of layers, from " +
+                                   std::to_string(least) + " on");
       before = number;
     }
   }
@@ -216,9 +224,10 @@ inline void validate(const DecoderConfig& config, std::string_view source) {
           (config.draft_vocab_size == 0 && config.target_hidden_size == 0),
       "key 'tie_word_embeddings': with a draft vocabulary or its target's embedding a draft has an LM head "
       "of its own: expected false");
-  expect.ascending("feature_layers", config.feature_layers);
+  expect.ascending("feature_layers", config.feature_layers, config.eagle3 ? 0 : 1);
   expect(config.feature_layers.empty() || config.conditioned_on == Conditioning::features,
          "key 'feature_layers': only a head on a target's features reads some");
+  if (config.eagle3) expect.size("target_hidden_size", config.eagle3->target_hidden_size);
   expect.ascending("exits", config.exits);
   if (config.exits.empty()) return;
   expect(config.conditioned_on == Conditioning::nothing,
@@ -228,10 +237,51 @@ inline void validate(const DecoderConfig& config, std::string_view source) {
              std::to_string(config.layers));
 }
 
+/// The config of a draft for a target: that of an EAGLE-3 head with the numbers of its states, which depend
+/// on the target where its file names none; others as they are. Throws std::runtime_error, "<source>: ...",
+/// if the target has too few layers.
+inline DecoderConfig for_target(DecoderConfig config, const DecoderConfig& target, std::string_view source) {
+  if (!config.eagle3 || !config.eagle3->mixes_states()) return config;
+  auto& states = config.eagle3->states;
+  if (states.empty()) {
+    states = {2, target.layers / 2, target.layers - 3};
+    detail::Requirements{source}(
+        states[0] < states[1] && states[1] < states[2],
+        "it names no states, and 2, L / 2, L - 3 are not three states of a target of " +
+            std::to_string(target.layers) +
+            " layers: add their numbers to config.json as \"eagle_aux_hidden_state_layer_ids\"");
+  }
+  config.feature_layers = config.eagle3->ascending_states();
+  return config;
+}
+
+namespace detail {
+
+/// Of an EAGLE-3 head.
+inline void validate_eagle3_target(const DecoderConfig& config, const DecoderConfig& target,
+                                   std::string_view source) {
+  const Requirements expect{source};
+  const Eagle3Config& head = *config.eagle3;
+  const auto same = [&](const std::string& what, std::int32_t own, std::int32_t its) {
+    expect(own == its, what + " is " + std::to_string(own) + ", the target's is " + std::to_string(its) +
+                           ": the head is made for another target");
+  };
+  expect(!target.is_draft(), "its target is a draft itself, expected a model");
+  same("the hidden_size of its target", head.target_hidden_size, target.hidden_size);
+  same("vocab_size", config.vocab_size, target.vocab_size);
+  for (const std::int32_t state : head.states)
+    expect(state <= target.layers, "it reads state " + std::to_string(state) + " of its target (" +
+                                       to_string(head.states_from) + "), which has " +
+                                       std::to_string(target.layers) + " layers");
+}
+
+}  // namespace detail
+
 /// Throws std::runtime_error, "<source>: ...", unless a draft of `config` can take the embedding of a model
-/// of `target`, and if it is a head the LM head. A model that takes none fits every target.
+/// of `target`, and if it is a head the LM head, and its states. Another model fits every target.
 inline void validate_target(const DecoderConfig& config, const DecoderConfig& target,
                             std::string_view source) {
+  if (config.eagle3) return detail::validate_eagle3_target(config, target, source);
   if (!config.borrows_embedding()) return;
   const detail::Requirements expect{source};
   const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {

@@ -39,8 +39,8 @@ struct DecoderOptions {
   std::optional<CacheType> cache = {};
   bool measure_similarity = false;      ///< see Decoder::attention_similarity()
   bool measure_mlp_similarity = false;  ///< see Decoder::mlp_similarity(); the library's rules do not use it
-  /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
-  /// config of the head that will read them.
+  /// Numbers of layers, ascending, after which features() also has the hidden states, from 0, the embedding,
+  /// to the last, before the final norm: `feature_layers` in the config of the head that will read them.
   std::vector<std::int32_t> feature_layers = {};
 };
 

@@ -25,7 +25,8 @@ namespace specula::cpu {
 template <class Real>
 struct AttentionWeights {
   detail::AlignedVector<Real> norm;  ///< (hidden), padded with zeros; empty: its input is not normed
-  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
+  PanelMatrix<Real> qkv;  ///< ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values;
+                          ///< of an EAGLE-3 head's first layer with 2 hidden columns
   PanelMatrix<Real> output;                 ///< (hidden, heads * head_dim)
   detail::AlignedVector<Real> qkv_bias;     ///< (rows of qkv), padded with zeros; empty: none
   detail::AlignedVector<Real> output_bias;  ///< (hidden), padded with zeros; empty: none
@@ -65,6 +66,17 @@ struct FeatureInputWeights {
   PanelMatrix<Real> states;
 };
 
+/// What an EAGLE-3 head makes of a token's embedding and the target's states at the token before: see
+/// Eagle3Config. H: the target's hidden size.
+template <class Real>
+struct Eagle3Weights {
+  PanelMatrix<Real> fusion;  ///< (hidden, n H): of n states; empty for one state after the final norm
+  /// Norms of the states, padded with zeros: n of H for fc_norm, one of n H for norm_before_fc, else none.
+  std::vector<detail::AlignedVector<Real>> state_norms;
+  detail::AlignedVector<Real> embedding_norm;  ///< (hidden), padded with zeros
+  detail::AlignedVector<Real> feature_norm;    ///< (hidden), padded with zeros
+};
+
 /// What became of a file's matrices of one type.
 struct StoredTensors {
   std::string type;                  ///< in the file, such as Q4_K
@@ -89,18 +101,22 @@ struct DecoderWeights {
       draft_tokens;  ///< (draft_vocab_size), tokens that the LM head predicts, ascending
   /// Of a feature head; else a token's embedding is the first layer's input.
   std::optional<FeatureInputWeights<Real>> feature_input;
-  std::vector<LayerWeights<Real>> layers;  ///< one entry per layer
-  detail::AlignedVector<Real> final_norm;  ///< (hidden), padded with zeros; empty for a feature head
+  std::optional<Eagle3Weights<Real>> eagle3;  ///< of an EAGLE-3 head
+  std::vector<LayerWeights<Real>> layers;     ///< one entry per layer
+  detail::AlignedVector<Real> final_norm;     ///< (hidden), padded with zeros; empty for a feature head
   std::vector<StoredTensors> kept;  ///< how a file's matrices are stored; of quantised ones that are not
                                     ///< blocks a program should tell
-  /// If set, its embedding is used, and its LM head by a head without a draft vocabulary.
+  /// If set, its embedding is used where `embedding` is empty, and its LM head by a head without one.
   std::shared_ptr<const DecoderWeights> target = {};
 
   /// The embedding in use.
-  const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
+  const PanelMatrix<Real>& tokens() const {
+    return target && embedding.rows() == 0 ? target->tokens() : embedding;
+  }
   /// The LM head in use.
   const PanelMatrix<Real>& head() const {
-    return separate_head.rows() > 0 ? separate_head : target ? target->head() : embedding;
+    if (separate_head.rows() > 0) return separate_head;
+    return target && !(eagle3 && config.tied_head) ? target->head() : tokens();
   }
 };
 
@@ -117,7 +133,8 @@ CacheType cache_type(const DecoderWeights<Real>& weights, Isa isa) {
 /// Q4_K, Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16,
 /// F32 and F16 converted to Real, unless `options` say otherwise. A model in double expands blocks to double.
 /// A feature head uses the embedding and LM head of `target`, with a draft vocabulary a copy of that LM
-/// head's rows for it; a draft with target_hidden_size uses the embedding. This requires equal sizes; other
+/// head's rows for it; a draft with target_hidden_size uses the embedding; an EAGLE-3 head uses what its file
+/// lacks of both. This requires equal sizes; other
 /// models ignore `target`. Throws std::runtime_error naming the file and the key or tensor, and what was
 /// expected, or, before a weight is read, what memory is missing. Reads every byte once; while loading, needs
 /// memory for the weights and one more tensor, of GGUF some MiB, as the file is mapped and its pages are

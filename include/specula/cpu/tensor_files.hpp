@@ -85,7 +85,7 @@ class TensorFiles {
   /// its type is not F32, F16, BF16, I8 with exponents (int8_groups.hpp), or one in blocks that is expanded.
   const files::TensorInfo& weight(std::string_view name, std::span<const std::int64_t> shape) const {
     const files::TensorInfo& tensor = find(name);
-    if (tensor.dtype == files::Dtype::other || tensor.dtype == files::Dtype::i32)
+    if (!is_of_weights(tensor.dtype))
       fail(name, "dtype " + tensor.dtype_name +
                      " is not supported, expected F32, F16, BF16 or I8; if the weights are quantized, " +
                      detail::unquantized());
@@ -157,14 +157,15 @@ class TensorFiles {
   /// The `count` integers of tensor `name`. Throws std::runtime_error if it is missing, or not I32 of shape
   /// [count].
   std::vector<std::int32_t> integers(std::string_view name, std::int64_t count) {
-    const files::TensorInfo& tensor = find(name);
-    if (gguf_ || tensor.dtype != files::Dtype::i32 || tensor.shape != std::vector{count})
-      fail(name, tensor.dtype_name + " of shape " + files::detail::shape_text(tensor.shape) +
-                     ", expected I32 of [" + std::to_string(count) + "]");
-    const auto bytes = files_[file_of(name)].read(tensor);
-    std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
-    if (!bytes.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
-    return numbers;
+    return numbers<std::int32_t>(name, count, files::Dtype::i32, "I32");
+  }
+  /// The same of I64.
+  std::vector<std::int64_t> long_integers(std::string_view name, std::int64_t count) {
+    return numbers<std::int64_t>(name, count, files::Dtype::i64, "I64");
+  }
+  /// The same of BOOL: 0 is false.
+  std::vector<std::uint8_t> booleans(std::string_view name, std::int64_t count) {
+    return numbers<std::uint8_t>(name, count, files::Dtype::boolean, "BOOL");
   }
 
   /// Throws std::runtime_error naming the file of this tensor, and the tensor as the file does.
@@ -174,6 +175,18 @@ class TensorFiles {
   }
 
  private:
+  template <class T>
+  std::vector<T> numbers(std::string_view name, std::int64_t count, files::Dtype dtype, const char* type) {
+    const files::TensorInfo& tensor = find(name);
+    if (gguf_ || tensor.dtype != dtype || tensor.shape != std::vector{count})
+      fail(name, tensor.dtype_name + " of shape " + files::detail::shape_text(tensor.shape) + ", expected " +
+                     type + " of [" + std::to_string(count) + "]");
+    const auto bytes = files_[file_of(name)].read(tensor);
+    std::vector<T> all(static_cast<std::size_t>(count));
+    if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
+    return all;
+  }
+
   std::size_t file_of(std::string_view name) const {
     const auto at = where_.find(name);
     if (at != where_.end()) return at->second;

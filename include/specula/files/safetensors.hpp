@@ -26,14 +26,18 @@
 
 namespace specula::files {
 
-/// Element type of a tensor. `i32`: of token ids, no weights; `blocks`: of GGUF, which
-/// gguf_tensors.hpp expands; `other`: cannot be decoded.
-enum class Dtype { f32, f16, bf16, i8, i32, blocks, other };
+/// Element type of a tensor. `i32`, `i64`, `boolean`: of token ids and marks, no weights; `blocks`: of GGUF,
+/// which gguf_tensors.hpp expands; `other`: cannot be decoded.
+enum class Dtype { f32, f16, bf16, i8, i32, i64, boolean, blocks, other };
 
 /// Bytes of one element; 0 for `blocks` and `other`.
 inline std::uint64_t size_of(Dtype dtype) {
-  return dtype == Dtype::f32 || dtype == Dtype::i32 ? 4 : dtype == Dtype::i8 ? 1 : dtype < Dtype::i8 ? 2 : 0;
+  constexpr std::uint64_t kBytes[] = {4, 2, 2, 1, 4, 8, 1, 0, 0};
+  return kBytes[static_cast<std::size_t>(dtype)];
 }
+
+/// Whether decode() takes it, or blocks are expanded: it may be of weights.
+inline bool is_of_weights(Dtype dtype) { return dtype <= Dtype::i8 || dtype == Dtype::blocks; }
 
 /// A tensor as the header of its file describes it.
 struct TensorInfo {
@@ -55,8 +59,8 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace detail
 
-/// Converts out.size() elements of type `dtype` (of weights: not `i32`, `blocks` or `other`) at `bytes` (any
-/// alignment) to float. Exact.
+/// Converts out.size() elements of type `dtype` (f32, f16, bf16 or i8) at `bytes` (any alignment) to float.
+/// Exact.
 inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   if (out.empty()) return;
   if (dtype == Dtype::f32) return void(std::memcpy(out.data(), bytes, out.size() * sizeof(float)));
@@ -161,6 +165,8 @@ class Safetensors {
                    : tensor.dtype_name == "BF16" ? Dtype::bf16
                    : tensor.dtype_name == "I8"   ? Dtype::i8
                    : tensor.dtype_name == "I32"  ? Dtype::i32
+                   : tensor.dtype_name == "I64"  ? Dtype::i64
+                   : tensor.dtype_name == "BOOL" ? Dtype::boolean
                                                  : Dtype::other;
     const auto natural = [&](const Json& value, const char* what) {
       const auto number = detail::integer(value);

@@ -16,7 +16,7 @@ namespace specula {
 /// The hidden states after some layers of a model, before any norm.
 template <class Real>
 struct HiddenStates {
-  std::span<const std::int32_t> layers;  ///< ascending; 1 is the first
+  std::span<const std::int32_t> layers;  ///< ascending; 1 is the first, 0 the embedding
   const Real* data = nullptr;            ///< per token, one state after the other
   std::ptrdiff_t stride = 0;             ///< numbers between tokens
 };
@@ -53,7 +53,7 @@ class FeaturesView {
     return {data_ + i * stride_, static_cast<std::size_t>(width_)};
   }
 
-  /// The layers whose hidden states are kept too, ascending; 1 is the first.
+  /// The layers whose hidden states are kept too, ascending; 1 is the first, 0 the embedding.
   std::span<const std::int32_t> layers() const {
     guard_.expect_valid("FeaturesView");
     return inner_.layers;

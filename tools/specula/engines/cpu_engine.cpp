@@ -20,9 +20,22 @@ namespace {
 
 using specula::Token;
 
+/// Of a draft that is given without a name: a published head is not the pack's small draft.
+std::string name_of(const std::string& path) {
+  try {
+    const auto file = std::filesystem::path(path) / "config.json";
+    if (std::filesystem::exists(file) &&
+        specula::cpu::is_eagle3(specula::files::read_json_file(file), file.string()))
+      return "eagle3";
+  } catch (const std::exception&) {
+    return specula::kDefaultDraft;  // whoever reads it next says what is wrong
+  }
+  return specula::kDefaultDraft;
+}
+
 ModelFolders folders_of(const ModelOptions& options) {
   ModelFolders folders{models_root(options.models), options.target, {}, options.bigram};
-  for (const auto& [name, path] : named_drafts(options.drafts)) folders.drafts.emplace(name, path);
+  for (const auto& [name, path] : named_drafts(options.drafts, name_of)) folders.drafts.emplace(name, path);
   return folders;
 }
 
@@ -31,7 +44,7 @@ ModelFolders folders_of(const ModelOptions& options) {
 CpuEngine::CpuEngine(const ModelOptions& options) : options_(options), folders_(folders_of(options)) {}
 
 std::string CpuEngine::default_pipeline() const {
-  if (!options_.drafts.empty()) return pipeline_with(named_drafts(options_.drafts).front().first);
+  if (!options_.drafts.empty()) return pipeline_with(named_drafts(options_.drafts, name_of).front().first);
   std::error_code ignored;
   const auto draft = folders_.root / specula::kDefaultDraft;
   const bool is_there = std::filesystem::exists(draft / "config.json", ignored);

@@ -53,8 +53,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-m,--target,--model", options.target,
                  "The target: a Hugging Face folder, or a GGUF file (default: MODELS/target)");
   app.add_option("--draft", options.drafts,
-                 "[NAME=]PATH: a draft, likewise, and its name in pipelines, by default `small` (may be "
-                 "given several times; default: MODELS/NAME)")
+                 "[NAME=]PATH: a draft, likewise, and its name in pipelines, by default `small`, of an EAGLE-3 "
+                 "head `eagle3` (may be given several times; default: MODELS/NAME)")
       ->allow_extra_args(false);
   app.add_option("--bigram", options.bigram,
                  "Table of `specula bigram`, for max-gram (default: MODELS/bigram/bigram.json, if it is of "

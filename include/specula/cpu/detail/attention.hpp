@@ -26,7 +26,9 @@ struct AttentionMemory {
       : heads(config, (config.heads + 2 * config.kv_heads) * config.head_dim, options,
               round_up(options.capacity, kPanel)),
         head(static_cast<std::size_t>(options.threads),
-             AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))) {}
+             AlignedVector<Real>(static_cast<std::size_t>(config.head_dim + kPanel))) {
+    if (config.eagle3) heads.unseen = 1;  // the first token has no row: see Eagle3Config
+  }
 
   AttentionHeads<Real> heads;
   std::vector<AlignedVector<Real>> head;  // one per thread: (head_dim + 16), of a query or key
@@ -36,13 +38,17 @@ struct AttentionMemory {
 template <class Real>
 class Attention final : public Block<Real> {
  public:
-  Attention(const AttentionWeights<Real>& weights, std::int32_t layer, AttentionMemory<Real>& memory)
-      : Block<Real>(BlockKind::attention, layer), weights_(weights), memory_(memory) {}
+  /// `input`: what queries, keys and values are made of, (batch, columns of their matrix); null: the residual
+  /// stream, normed.
+  Attention(const AttentionWeights<Real>& weights, std::int32_t layer, AttentionMemory<Real>& memory,
+            Activations<Real>* input = nullptr)
+      : Block<Real>(BlockKind::attention, layer), weights_(weights), memory_(memory), input_(input) {}
 
   void run(const Worker& worker, Batch<Real>& batch) override {
     AttentionHeads<Real>& heads = memory_.heads;
-    batch.norm(worker, weights_.norm);
-    batch.product.multiply(worker.thread, weights_.qkv, batch.normed, heads.projected, 0, batch.count());
+    if (!input_) batch.norm(worker, weights_.norm);
+    batch.product.multiply(worker.thread, weights_.qkv, input_ ? *input_ : batch.normed, heads.projected, 0,
+                           batch.count());
     if (!weights_.qkv_bias.empty() || !weights_.query_norm.empty()) {
       prepare(worker, batch);
       batch.product.barrier();  // heads are read in whole panels, so beyond their ends
@@ -91,6 +97,7 @@ class Attention final : public Block<Real> {
 
   const AttentionWeights<Real>& weights_;
   AttentionMemory<Real>& memory_;
+  Activations<Real>* input_;
 };
 
 }  // namespace specula::cpu::detail

@@ -66,14 +66,17 @@ class AttentionHeads {
               std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end) {
     const std::int32_t group = shape_.group(), size = shape_.head_dim;
     const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
-    // What is written after the end of a text's queries must not be another's, which another thread may write.
+    // What is written after the end of a text's queries must not be another's, which another thread may
+    // write.
     Real* const queries = queries_.data() + kv_head * stride_ + (&segment - batch.segments.data()) * kPanel;
-    const auto query = [&](std::int32_t i) { return queries + static_cast<std::ptrdiff_t>(i) * group * size; };
+    const auto query = [&](std::int32_t i) {
+      return queries + static_cast<std::ptrdiff_t>(i) * group * size;
+    };
     for (std::int32_t i = segment.first; i < segment.last; ++i)
       for (std::int32_t g = 0; g < group; ++g)
         transform(batch, projected.at(i) + (kv_head * group + g) * size, batch.token(i).position, scale,
                   query(i) + g * size);
-    TreeAttention<Real>{batch.isa, batch.elementwise, cache, group, size, base, end}.run(
+    TreeAttention<Real>{batch.isa, batch.elementwise, cache, group, size, base, end, unseen}.run(
         layer, kv_head, tokens, query(segment.first), outputs(kv_head, segment.first), mixed.stride,
         scratch_[static_cast<std::size_t>(worker.thread)]);
   }
@@ -86,6 +89,7 @@ class AttentionHeads {
 
   Activations<Real> projected;  // (batch, rows): the queries by head, then what else the matrix makes
   Activations<Real> mixed;      // (batch, heads * head_dim): the outputs by head
+  std::int32_t unseen = 0;      // see TreeAttention
 
  private:
   AttentionShape shape_;

@@ -80,7 +80,7 @@ struct Decoder<Real>::Impl {
                                   ", the first token of the draft vocabulary");
     for (std::size_t k = 0; k < options.feature_layers.size(); ++k)
       detail::require_option("feature_layers", options.feature_layers[k],
-                             k ? options.feature_layers[k - 1] + 1 : 1, config.layers - 1);
+                             k ? options.feature_layers[k - 1] + 1 : 0, config.layers);
     if (!options.cache) options.cache = cache_type(*weights, options.isa);
     return weights;
   }

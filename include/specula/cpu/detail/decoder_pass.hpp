@@ -16,6 +16,7 @@
 #include "specula/cpu/detail/attention.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/cross_attention.hpp"
+#include "specula/cpu/detail/eagle3_input.hpp"
 #include "specula/cpu/detail/feature_input.hpp"
 #include "specula/cpu/detail/logit_rows.hpp"
 #include "specula/cpu/detail/mlp.hpp"
@@ -37,6 +38,7 @@ std::unique_ptr<ModelInput<Real>> make_input(const DecoderWeights<Real>& weights
     case Conditioning::key_values:
       return std::make_unique<KeyValuesInput<Real>>(weights, options);
     case Conditioning::features:
+      if (weights.eagle3) return std::make_unique<Eagle3Input<Real>>(weights, options);
       return std::make_unique<FeatureInput<Real>>(weights, options);
     case Conditioning::nothing:
       break;
@@ -59,7 +61,8 @@ class DecoderPass {
     for (std::int32_t l = 0; l < config().layers; ++l) {
       const LayerWeights<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
       auto& blocks = layers_.emplace_back();
-      blocks.push_back(std::make_unique<Attention<Real>>(layer.attention, l, attention_));
+      blocks.push_back(
+          std::make_unique<Attention<Real>>(layer.attention, l, attention_, input_->attention_input(l)));
       if (auto block = input_->make_block(l)) blocks.push_back(std::move(block));
       blocks.push_back(std::make_unique<Mlp<Real>>(layer.mlp, l, mlp_));
     }
@@ -137,6 +140,7 @@ class DecoderPass {
       input_->run(worker, batch_);
     else
       SlotMemory<Real>::load_exit_states(worker, batch_);
+    if (part_.first_layer == 0) SlotMemory<Real>::store_hidden_states(worker, batch_, 0);
     for (std::int32_t l = part_.first_layer; l < part_.last_layer; ++l) {
       for (const auto& block : layers_[static_cast<std::size_t>(l)]) {
         if (part_.skips(block->kind(), l) || !block->active()) continue;
@@ -149,7 +153,9 @@ class DecoderPass {
     if (part_.last_layer < config().layers)
       SlotMemory<Real>::store(worker, batch_, batch_.hidden, &SlotMemory<Real>::exit_states);
     batch_.norm(worker, weights_->final_norm);
-    SlotMemory<Real>::store(worker, batch_, batch_.normed, &SlotMemory<Real>::features);
+    const bool before_norm = config().eagle3 && !config().eagle3->norm_output;  // what children are given
+    SlotMemory<Real>::store(worker, batch_, before_norm ? batch_.hidden : batch_.normed,
+                            &SlotMemory<Real>::features);
     if (!rows_.empty()) return run_rows(worker);
     if (first_row_ < batch_.count())
       (part_.to_exit_logits ? exit_logits_ : logits_)
@@ -188,6 +194,7 @@ class DecoderPass {
       if (matrix.rows() > 0) see(matrix);
     };
     some(weights.embed_projection);
+    if (weights.eagle3) some(weights.eagle3->fusion);
     if (weights.feature_input) some(weights.feature_input->states), some(weights.feature_input->fusion);
     for (std::int32_t l = 0; l < layers; ++l) {
       const LayerWeights<Real>& layer = weights.layers[static_cast<std::size_t>(l)];

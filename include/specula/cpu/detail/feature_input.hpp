@@ -8,65 +8,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "specula/cpu/decoder_options.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/detail/block.hpp"
 #include "specula/cpu/detail/model_input.hpp"
+#include "specula/cpu/detail/reads_features.hpp"
 #include "specula/cpu/detail/slot_memory.hpp"
 #include "specula/cpu/detail/team_product.hpp"
 #include "specula/cpu/detail/tree_attention.hpp"
-#include "specula/model/features.hpp"
 
 namespace specula::cpu::detail {
 
 /// Fuses both, and runs a tree level by level, since a token's feature comes from its parent's pass. Nothing
 /// is allocated after the constructor.
 template <class Real>
-class FeatureInput final : public ModelInput<Real> {
+class FeatureInput final : public ReadsFeatures<Real> {
  public:
   FeatureInput(const DecoderWeights<Real>& weights, const DecoderOptions& options)
-      : ModelInput<Real>(weights, options),
+      : ReadsFeatures<Real>(weights, options, weights.config.hidden_size, weights.config.feature_layers),
         fusion_(weights.feature_input.value()),
-        layers_(weights.config.feature_layers),
         eps_(static_cast<Real>(weights.config.rms_norm_eps)),
         embedding_and_feature_(pass_columns(options), 2 * weights.config.hidden_size) {
     if (const std::int32_t states = fusion_.states.cols()) target_states_ = {pass_columns(options), states};
-  }
-
-  void set_target_state(TargetState<Real>& state, const FeaturesView<Real>& view) override {
-    if (const std::int32_t size = this->weights_.config.hidden_size; view.width() != size)
-      this->fail("features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
-                 std::to_string(size));
-    const auto shown = view.layers();
-    for (const std::int32_t layer : layers_)
-      if (std::find(shown.begin(), shown.end(), layer) == shown.end())
-        this->fail("the target does not show the hidden state after layer " + std::to_string(layer) +
-                   ": make it with this model's config().feature_layers in its options");
-    state.states.clear();
-    for (const std::int32_t layer : layers_)
-      state.states.push_back(
-          static_cast<std::size_t>(std::find(shown.begin(), shown.end(), layer) - shown.begin()));
-    state.features = view;
-  }
-  using ModelInput<Real>::set_target_state;
-
-  void require_view(const TargetState<Real>& state) const override { state.features.size(); }
-
-  /// The feature of the token after the batch comes from this batch.
-  std::int32_t batch_end(const TargetState<Real>& state, std::span<const BatchToken> tokens,
-                         std::int32_t first) const override {
-    const auto all = static_cast<std::int32_t>(tokens.size());
-    const std::int32_t slot = tokens[static_cast<std::size_t>(first)].slot;
-    std::int32_t last = first + 1;
-    for (; last < all; ++last) {
-      const BatchToken& token = tokens[static_cast<std::size_t>(last)];
-      if (!has_target_feature(state, token) && parent_slot(token) >= slot) break;
-    }
-    return last;
   }
 
   void run(const Worker& worker, Batch<Real>& batch) override {
@@ -78,16 +42,8 @@ class FeatureInput final : public ModelInput<Real> {
   }
 
  private:
-  /// Whether the feature of the token before is the target's; otherwise this model predicted it. The first
-  /// token has zeros.
-  static bool has_target_feature(const TargetState<Real>& state, const BatchToken& token) {
-    return token.position <= state.features.size();
-  }
-
-  /// The slot of the token before.
-  static std::int32_t parent_slot(const BatchToken& token) {
-    return token.path_size > 1 ? token.path[token.path_size - 2] : token.position - 1;
-  }
+  using ReadsFeatures<Real>::has_target_feature;
+  using ReadsFeatures<Real>::parent_slot;
 
   /// Input of a head on several layers for token `i`: their hidden states, each divided by its root mean
   /// square because they grow from layer to layer; then the feature.
@@ -131,7 +87,6 @@ class FeatureInput final : public ModelInput<Real> {
   }
 
   const FeatureInputWeights<Real>& fusion_;
-  std::vector<std::int32_t> layers_;  // layers of the target whose hidden states are read
   Real eps_;
   Activations<Real> embedding_and_feature_;  // (batch, 2 hidden)
   Activations<Real> target_states_;          // (batch, (n + 1) hidden): n hidden states, then the feature

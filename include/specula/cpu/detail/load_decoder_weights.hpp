@@ -25,6 +25,8 @@
 #include "specula/cpu/detail/aligned.hpp"
 #include "specula/cpu/detail/available_memory.hpp"
 #include "specula/cpu/detail/block_layout.hpp"
+#include "specula/cpu/detail/load_eagle3_weights.hpp"
+#include "specula/cpu/detail/weight_reader.hpp"
 #include "specula/cpu/int8_groups.hpp"
 #include "specula/cpu/load_options.hpp"
 #include "specula/cpu/panel_matrix.hpp"
@@ -36,102 +38,9 @@ namespace specula::cpu {
 
 namespace detail {
 
-/// One tensor of a checkpoint: its name and shape there.
-struct TensorName {
-  std::string name;
-  std::int32_t rows;
-};
-
-/// Reads matrices and vectors of weights from a `source` of tensors by Hugging Face name:
-///   source.draft_tokens(config)                  the tokens of the draft vocabulary, if there is one
-///   source.stored(name, rows, cols)              how a tensor of a matrix is stored
-///   source.fill(name, rows, cols, matrix, first) sets the matrix's rows from `first` on
-///   source.rows(name, shape, take(r, row))       calls take per row of a vector
-template <class Real, class Source>
-class WeightReader {
- public:
-  explicit WeightReader(Source& source) : source_(source) {}
-
-  PanelMatrix<Real> matrix(std::initializer_list<TensorName> parts, std::int32_t cols) {
-    std::vector<RowRange> ranges;  // neighbours that are stored alike are one
-    bool whole_panels = true;
-    for (const auto& part : parts) {
-      const StoredType stored = source_.stored(part.name, part.rows, cols);
-      if (ranges.empty() || !(ranges.back().stored == stored)) {
-        whole_panels = whole_panels && (ranges.empty() || ranges.back().rows % kPanel == 0);
-        ranges.push_back({0, stored});
-      }
-      ranges.back().rows += part.rows;
-    }
-    if (!whole_panels) {  // no model that people use; its rows are expanded
-      RowRange all{0, {}};
-      for (const RowRange& range : ranges) all.rows += range.rows;
-      ranges = {all};
-    }
-    PanelMatrix<Real> result(ranges, cols, arena_);
-    std::int32_t first = 0;
-    for (const auto& part : parts) {
-      source_.fill(part.name, part.rows, cols, result, first);
-      first += part.rows;
-    }
-    return result;
-  }
-  AlignedVector<Real> vectors(std::initializer_list<TensorName> parts) {
-    std::int32_t size = 0, first = 0;
-    for (const auto& part : parts) size += part.rows;
-    AlignedVector<Real> result(static_cast<std::size_t>(round_up(size, kPanel)));
-    for (const auto& part : parts) {
-      source_.rows(part.name, {part.rows}, [&](std::int32_t, std::span<const float> row) {
-        std::copy(row.begin(), row.end(), result.begin() + first);
-      });
-      first += part.rows;
-    }
-    return result;
-  }
-
- private:
-  Source& source_;
-  Arena arena_;
-};
-
-template <class Real, class Source>
-LayerWeights<Real> read_layer(WeightReader<Real, Source>& read, const DecoderConfig& config, std::int32_t l) {
-  const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
-                    mlp = at + "mlp.";
-  const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
-                     cross = config.target.heads * config.target.head_dim, hidden = config.hidden_size;
-  LayerWeights<Real> layer;
-  layer.attention.qkv = read.matrix({{attention + "q_proj.weight", queries},
-                                     {attention + "k_proj.weight", keys},
-                                     {attention + "v_proj.weight", keys}},
-                                    hidden);
-  layer.attention.output = read.matrix({{attention + "o_proj.weight", hidden}}, queries);
-  layer.mlp.gate_up = read.matrix({{mlp + "gate_proj.weight", config.intermediate_size},
-                                   {mlp + "up_proj.weight", config.intermediate_size}},
-                                  hidden);
-  layer.mlp.down = read.matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
-  if (config.conditioned_on != Conditioning::features)
-    layer.attention.norm = read.vectors({{at + "input_layernorm.weight", hidden}});
-  if (config.qkv_bias)
-    layer.attention.qkv_bias = read.vectors({{attention + "q_proj.bias", queries},
-                                             {attention + "k_proj.bias", keys},
-                                             {attention + "v_proj.bias", keys}});
-  if (config.output_bias) layer.attention.output_bias = read.vectors({{attention + "o_proj.bias", hidden}});
-  if (config.query_key_norms) {
-    layer.attention.query_norm = read.vectors({{attention + "q_norm.weight", config.head_dim}});
-    layer.attention.key_norm = read.vectors({{attention + "k_norm.weight", config.head_dim}});
-  }
-  layer.mlp.norm = read.vectors({{at + "post_attention_layernorm.weight", hidden}});
-  if (config.conditioned_on == Conditioning::key_values) {
-    CrossAttentionWeights<Real>& block = layer.cross_attention.emplace();
-    block.query = read.matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
-    block.output = read.matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
-  }
-  return layer;
-}
-
 template <class Real, class Source>
 DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& source) {
+  if (config.eagle3) return build_eagle3_weights<Real>(config, source);
   WeightReader<Real, Source> read(source);
   const std::int32_t hidden = config.hidden_size;
   DecoderWeights<Real> out;
@@ -152,19 +61,27 @@ DecoderWeights<Real> build_decoder_weights(const DecoderConfig& config, Source& 
     if (!config.tied_head) out.separate_head = read.matrix({{"lm_head.weight", config.head_rows()}}, hidden);
     out.final_norm = read.vectors({{"model.norm.weight", hidden}});
   }
-  for (std::int32_t l = 0; l < config.layers; ++l) out.layers.push_back(read_layer(read, config, l));
+  for (std::int32_t l = 0; l < config.layers; ++l)
+    out.layers.push_back(read_layer(read, config, "model.layers." + std::to_string(l) + ".", hidden,
+                                    config.conditioned_on != Conditioning::features));
   return out;
 }
 
 template <class Real>
 void check_target(const DecoderConfig& config, const std::shared_ptr<const DecoderWeights<Real>>& target,
                   const std::string& source) {
-  if (!config.borrows_embedding()) return;
+  const bool lacks_states = config.eagle3 && config.eagle3->mixes_states() && config.eagle3->states.empty();
+  if (!config.borrows_embedding() && !lacks_states && !(config.eagle3 && target)) return;
   Requirements{source}(target != nullptr,
                        config.conditioned_on == Conditioning::features
                            ? "a head that reads features is loaded with its target's weights"
                            : "a draft over its target's embedding is loaded with its target's weights");
   validate_target(config, target->config, source);
+  if (config.eagle3)
+    Requirements{source}(config.eagle3->own_embedding || config.hidden_size == target->config.hidden_size,
+                         "it has no embed_tokens.weight, and its hidden_size " +
+                             std::to_string(config.hidden_size) + " is not the target's, " +
+                             std::to_string(target->config.hidden_size));
 }
 
 /// A head's rows of the LM head are copied, so that they lie in panels as products read them.
@@ -185,7 +102,11 @@ struct FileWeights {
   std::set<std::string, std::less<>> read = {};  // names
   std::vector<StoredTensors> kept = {};
 
+  std::string name_of(const std::string& name) const { return eagle3_name(files, name); }
+  bool contains(const std::string& name) const { return files.contains(name_of(name)); }
+
   std::vector<std::int32_t> draft_tokens(const DecoderConfig& config) {
+    if (config.eagle3) return eagle3_tokens(files, config, read);
     constexpr const char* kName = "draft_tokens";
     read.insert(kName);
     auto tokens = files.integers(kName, config.draft_vocab_size);
@@ -261,8 +182,7 @@ struct FileWeights {
     std::string expanded;
     for (const auto& [name, file] : files.names()) {
       const files::TensorInfo& tensor = files.find(name);
-      if (tensor.shape.size() != 2 || tensor.dtype == files::Dtype::other ||
-          tensor.dtype == files::Dtype::i32 || name.ends_with(Int8Groups::kSuffix))
+      if (tensor.shape.size() != 2 || !is_of_weights(tensor.dtype) || name.ends_with(Int8Groups::kSuffix))
         continue;
       const StoredType as = stored(tensor);
       needed += stored_bytes(tensor, as);
@@ -303,6 +223,8 @@ struct RandomWeights {
     return tokens;
   }
 
+  static std::string name_of(const std::string& name) { return name; }
+  static bool contains(const std::string&) { return true; }
   StoredType stored(const std::string&, std::int32_t, std::int32_t) const { return {type}; }
 
   template <class Matrix>
@@ -340,9 +262,16 @@ template <class Real>
 DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           std::shared_ptr<const DecoderWeights<Real>> target,
                                           const LoadOptions& options) {
-  const DecoderConfig config = read_model_config(model);
-  detail::check_target(config, target, config_path(model).string());
+  DecoderConfig config = read_model_config(model);
+  const std::string source_name = config_path(model).string();
+  if (!config.eagle3) detail::check_target(config, target, source_name);
   TensorFiles files(model, options.expand);
+  if (config.eagle3) {
+    detail::expect_unquantised(model);
+    config = detail::eagle3_as_stored(std::move(config), files);
+    detail::check_target(config, target, source_name);
+    if (target) config = for_target(std::move(config), target->config, source_name);
+  }
   if (options.stored == WeightType::blocks && !std::is_same_v<Real, float>)
     throw std::invalid_argument("LoadOptions::stored is blocks, which take a model that calculates in float");
   if (!config.is_draft())  // EAGLE's has the config of a Llama
@@ -352,6 +281,7 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   source.expect_room(detail::available_memory());
   auto weights = detail::build_decoder_weights<Real>(config, source);
   weights.kept = std::move(source.kept);
+  if (config.eagle3) detail::expect_all_read(files, source.read);
   for (const auto& [name, file] : files.names()) {  // left over: another architecture, or more layers
     if (source.read.contains(name)) continue;
     for (const auto& [part, key] : {std::pair{"draft_tokens", "draft_vocab_size"},

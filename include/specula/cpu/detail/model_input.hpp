@@ -56,6 +56,8 @@ class ModelInput {
   /// Whether nodes that were computed under one view are what they would be under the next.
   virtual bool keeps_speculation() const { return false; }
 
+  /// What a layer's queries, keys and values are made of, or null: the residual stream, normed.
+  virtual Activations<Real>* attention_input(std::int32_t) { return nullptr; }
   /// A block between attention and MLP of a layer, or null.
   virtual std::unique_ptr<Block<Real>> make_block(std::int32_t) { return nullptr; }
 

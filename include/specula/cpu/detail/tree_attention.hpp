@@ -52,8 +52,9 @@ struct TreeAttention {
   const Elementwise<Real>& elementwise;
   const KvCache<Real>& cache;
   std::int32_t group, head_dim;
-  std::int32_t base;  // slots that every column sees
-  std::int32_t end;   // slots in use
+  std::int32_t base;        // slots that every column sees
+  std::int32_t end;         // slots in use
+  std::int32_t unseen = 0;  // positions from 0 on that only themselves see, at most 1
 
   /// One KV head: queries (columns * group, head_dim), scaled; writes query (c, g) to out + c * out_stride +
   /// g * head_dim. Scores are laid out by position, so that every sum runs in the order of positions,
@@ -104,6 +105,7 @@ struct TreeAttention {
     for (std::int32_t i = 0; i < column.path_size; ++i) row[base + i] = row[column.path[i]];
     const std::int32_t seen = base + column.path_size, padded = round_up(seen, kPanel);
     std::fill(row + seen, row + padded, -std::numeric_limits<Real>::infinity());
+    if (seen > unseen) std::fill_n(row, unseen, -std::numeric_limits<Real>::infinity());
     return elementwise.softmax(row, padded);
   }
 

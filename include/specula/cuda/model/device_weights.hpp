@@ -77,6 +77,7 @@ inline int device_head_size(const cpu::DecoderConfig& config) {
   const auto expect = [](bool ok, const std::string& what) {
     if (!ok) throw std::invalid_argument("cuda: " + what);
   };
+  expect(!config.eagle3, "an EAGLE-3 head does not run on a device yet; cpu::Decoder runs it");
   expect(config.feature_layers.empty(),
          "a head that reads hidden states after layers of its target does not run on a device yet; "
          "cpu::Decoder runs it");

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// Checks of EAGLE-3 heads: agreement and losses against passes one token at a time, and the readings that a
+// file leaves open.
+#include <specula/cpu/check_head.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "eagle3/random_head.hpp"
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula::cpu;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 61;
+
+std::vector<Token> random_tokens(std::int32_t count) {
+  Random random(3);
+  std::vector<Token> tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(random.below(kVocab));
+  return tokens;
+}
+/// The row after the text.
+std::vector<float> last_row(Decoder<float>& model, Tokens text) {
+  model.truncate(0);
+  model.append(text.first(text.size() - 1));
+  const NodeId root = kNoParent;
+  const auto row = model.extend(text.last(1), {&root, 1}).row(0);
+  return {row.begin(), row.end()};
+}
+std::ptrdiff_t best(const std::vector<float>& row) {
+  return std::max_element(row.begin(), row.end()) - row.begin();
+}
+std::vector<std::vector<std::int32_t>> states_of(const std::vector<HeadReading>& readings) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (const HeadReading& reading : readings) all.push_back(reading.eagle3.states);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("rows are those of the head token by token, with the states of all tokens before") {
+  const auto target_weights = random_weights<float>(small_target(kVocab), 5);
+  for (const std::int32_t drafted : {0, 23}) {
+    const auto config = small_head(target_weights->config, drafted);
+    Decoder<float> target(target_weights, {.capacity = 64, .feature_layers = config.feature_layers});
+    Decoder<float> head(random_weights<float>(config, 6, target_weights), {.capacity = 64});
+    const auto text = random_tokens(40);
+    const HeadRows rows = head_rows(head, target, text, 35);
+    REQUIRE(rows.count() == 35);
+    std::int32_t right = 0;
+    for (std::size_t i = 5; i < 40; ++i) {
+      const auto so_far = Tokens(text).first(i + 1);
+      const auto choice = best(last_row(target, so_far));
+      target.truncate(0), target.append(text);
+      head.truncate(0), head.set_target_state(target.features());
+      const auto row = last_row(head, so_far);
+      double sum = 0;
+      for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+      const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+      right += best(row) == choice;
+      CHECK((loss == rows.losses[i - 5] || std::abs(loss - rows.losses[i - 5]) < 1e-5));
+    }
+    CHECK(rows.right == right);
+    CHECK(rows.agreement() == doctest::Approx(right / 35.0));
+    CHECK(head_rows(head, target, text, 100).count() == 39);  // the first token has no row
+    CHECK(head_rows(head, target, Tokens(text).first(1), 64).count() == 0);
+    CHECK(head_rows(head, target, text, 0).agreement() == 0);
+  }
+}
+
+TEST_CASE("the readings that a file leaves open") {
+  Eagle3Config head;
+  head.states = {2, 8, 13}, head.states_from = StatesFrom::nested_outputs;
+  CHECK(states_of(head_readings(head, 16)) ==
+        std::vector<std::vector<std::int32_t>>{{2, 8, 13}, {3, 9, 14}, {1, 7, 12}});
+  head.states = {16, 0, 8};
+  CHECK(states_of(head_readings(head, 16)) ==
+        std::vector<std::vector<std::int32_t>>{{16, 0, 8}, {2, 8, 13}, {0, 8, 16}});
+  head.states.clear(), head.states_from = StatesFrom::final_norm;
+  CHECK(head_readings(head, 16).size() == 1);
+}
+
+TEST_CASE("a reading changes what a head takes, not its matrices") {
+  const auto target_weights = random_weights<float>(small_target(kVocab), 5);
+  const auto weights =
+      random_weights<float>(small_head(target_weights->config, 23, {1, 2, 3}), 6, target_weights);
+  auto reading = *weights->config.eagle3;
+  reading.states = {2, 3, 4};
+  const auto other = with_reading(*weights, reading);
+  CHECK(other->config.feature_layers == std::vector<std::int32_t>{2, 3, 4});
+  Decoder<float> target(target_weights, {.capacity = 64, .feature_layers = {1, 2, 3, 4}});
+  Decoder<float> one(weights, {.capacity = 64}), two(other, {.capacity = 64});
+  const auto text = random_tokens(30);
+  const HeadRows own = head_rows(one, target, text, 20), moved = head_rows(two, target, text, 20);
+  CHECK(own.losses != moved.losses);
+  CHECK(head_rows(one, target, text, 20).losses == own.losses);
+  reading.states = {2, 3};
+  CHECK_THROWS_WITH_AS(with_reading(*weights, reading), "with_reading: expected an EAGLE-3 head of 2 states",
+                       std::invalid_argument);
+}
+
+TEST_CASE("how surely another reading is worse") {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  CHECK(paired_z({{1, 2, 3, 4}, 0}, {{1, 2, 3, 4}, 0}) == 0);
+  CHECK(paired_z({{1, 2, kNever}, 0}, {{2, 3, kNever}, 0}) == kNever);                 // always by one nat
+  CHECK(paired_z({{1, 2, 3}, 0}, {{1, 4, 4}, 0}) == doctest::Approx(std::sqrt(3.0)));  // 0, 2, 1
+  CHECK(paired_z({{1, 4, 4}, 0}, {{1, 2, 3}, 0}) == doctest::Approx(-std::sqrt(3.0)));
+  CHECK(paired_z({{1}, 0}, {{2}, 0}) == 0);
+}
