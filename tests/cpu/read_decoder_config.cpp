@@ -392,12 +392,12 @@ TEST_CASE("heads that other programs trained are told so, however they say that 
     return error_of(std::string("{") + kSizes + "," + more + "}");
   };
   const std::string way_out =
-      "a draft head that other programs trained, and none of these is read: specula-train draft trains one "
-      "for "
-      "the target (docs/own_draft.md); a smaller model of its vocabulary and copies (chain@max-gram) need no "
-      "training";
-  for (const std::string name : {"LlamaForCausalLMEagle3", "EagleModel", "Eagle3Speculator", "MedusaModel",
-                                 "DFlashDraftModel", "Qwen3NextMTP"}) {
+      "a draft head that other programs trained, of which those of EAGLE-3 alone are read, as folders "
+      "(docs/heads.md): specula-train draft trains one for the target (docs/own_draft.md); a smaller model "
+      "of "
+      "its vocabulary and copies (chain@max-gram) need no training";
+  for (const std::string name : {"Eagle3DeepseekV2ForCausalLM", "EagleModel", "Eagle3Speculator",
+                                 "MedusaModel", "DFlashDraftModel", "Qwen3NextMTP"}) {
     CAPTURE(name);
     CHECK(error(R"("model_type":"llama","architectures":[")" + name + "\"]") ==
           "config: key 'architectures': '" + name + "' is " + way_out);
@@ -405,7 +405,7 @@ TEST_CASE("heads that other programs trained are told so, however they say that 
           "config: key 'model_type': '" + name + "' is " + way_out);
   }
   for (const std::string key :
-       {"speculators_model_type", "eagle_config", "dflash_config", "medusa_num_heads", "draft_vocab_size"}) {
+       {"speculators_model_type", "eagle_config", "dflash_config", "medusa_num_heads"}) {
     CAPTURE(key);
     CHECK(error(R"("architectures":["LlamaForCausalLM"],"model_type":"llama",")" + key + "\":50") ==
           "config: key '" + key + "': is of " + way_out);

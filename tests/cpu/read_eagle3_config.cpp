@@ -88,10 +88,10 @@ TEST_CASE("which file is of a head") {
   CHECK(read(nested()).eagle3);
   for (const char* name : {"PEagleDraftModel", "DFlashDraftModel", "Eagle3DeepseekV2ForCausalLM",
                            "Qwen3DSparkModel", "DominoDraftModel", "LlamaForCausalLMEagle3Deep"})
-    CHECK(fails(flat("", name), "architectures", "does not run here yet"));
+    CHECK(fails(flat("", name), "architectures", "is a draft head that other programs trained"));
   for (const char* type : {"peagle", "dflash", "dspark", "dflash2"})
     CHECK(fails(R"({"speculators_model_type":")" + std::string(type) + "\"}", "speculators_model_type",
-                "expected 'eagle3'"));
+                "is of a draft head that other programs trained"));
   CHECK(fails(flat(R"(,"mask_token_id":3)"), "mask_token_id", "several tokens in one pass"));
 }
 
@@ -142,7 +142,8 @@ TEST_CASE("states that a file does not name depend on its target's layers") {
   target.layers = 6, target.hidden_size = 80;
   CHECK_THROWS_WITH_AS(validate_target(named, target, "head"), doctest::Contains("made for another target"),
                        std::runtime_error);
-  const DecoderConfig wider = read(flat(R"(,"target_hidden_size":80,"eagle_aux_hidden_state_layer_ids":[6])"));
+  const DecoderConfig wider =
+      read(flat(R"(,"target_hidden_size":80,"eagle_aux_hidden_state_layer_ids":[6])"));
   CHECK_NOTHROW(validate_target(wider, target, "head"));
   target.vocab_size = 99;
   CHECK_THROWS_WITH_AS(validate_target(wider, target, "head"), doctest::Contains("vocab_size is 100"),
@@ -159,7 +160,9 @@ TEST_CASE("norms") {
         false);
   CHECK(head(flat(R"(,"eagle_config":{"norm_before_fc":true})")).norm_before_fc);
   CHECK(head(nested()).norm_before_residual);
-  CHECK(fails(nested(""), "norm_before_residual", "readers of this format disagree"));
+  CHECK(fails(
+      nested(""), "norm_before_residual",
+      "readers of this format disagree on what that means: add true or false, as the head was trained"));
   CHECK(fails(flat(R"(,"fc_norm":true,"norm_before_fc":true)"), "fc_norm", "expected one"));
   CHECK(fails(flat(R"(,"fc_norm":true,"eagle_config":{"use_aux_hidden_state":false})"), "fc_norm",
               "reads one state"));
@@ -230,9 +233,9 @@ TEST_CASE("unknown keys are refused by name, known ones that change nothing are 
 
 TEST_CASE("quantised heads and sizes of vocabularies") {
   CHECK(fails(flat(R"(,"quantization_config":{"quant_method":"fp8"})"), "quantization_config",
-              "take the head in BF16"));
+              "quantised heads are not read: take the head in BF16 or F16"));
   CHECK(fails(nested(R"(,"norm_before_residual":true,"quantization_config":{"format":"x"})"),
-              "quantization_config", "take the head in BF16"));
+              "quantization_config", "quantised heads are not read: take the head in BF16 or F16"));
   CHECK(read(flat(R"(,"draft_vocab_size":100)")).draft_vocab_size == 0);  // all
   CHECK(read(flat(R"(,"draft_vocab_size":null)")).draft_vocab_size == 0);
   CHECK(fails(flat(R"(,"draft_vocab_size":0)"), "draft_vocab_size", "expected 1 to vocab_size"));

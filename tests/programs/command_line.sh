@@ -406,9 +406,9 @@ END
   expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
   expect 0 '^as the file says  *1, 3, 8 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
-  expect 2 "is no EAGLE-3 head" "$specula" head "$models/target" "$models/small" --tokens 40
+  expect 2 "is no EAGLE-3 head (docs/heads.md has the formats)" "$specula" head "$models/target" "$models/small" --tokens 40
   expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
-  expect 1 "key 'architectures': 'PEagleDraftModel' does not run here yet" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
+  expect 1 "key 'architectures': 'PEagleDraftModel' is a draft head that other programs trained" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
 fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.

@@ -157,9 +157,9 @@ no "key 'tokenizer.ggml.model': 'words' is not read, .*; specula run --engine ll
 no "version 50331648, .*; convert it: gguf-py's gguf_convert_endian.py" --engine cpu --target "$scratch/big.gguf"
 
 # ---- Heads of others: a smaller model, or copies.
-way_out='a draft head that other programs trained, and none of these is read: specula-train draft trains one for the target (docs/own_draft.md); a smaller model of its vocabulary and copies (chain@max-gram) need no training'
+way_out='a draft head that other programs trained, of which those of EAGLE-3 alone are read, as folders (docs/heads.md): specula-train draft trains one for the target (docs/own_draft.md); a smaller model of its vocabulary and copies (chain@max-gram) need no training'
 drafts=("$specula" run "${few[@]}" --models "$scratch/none" --target "$models/base")
-for head in 'architectures=["LlamaForCausalLMEagle3"]' draft_vocab_size=32000 'speculators_model_type="eagle3"'; do
+for head in 'architectures=["PEagleDraftModel"]' medusa_num_heads=3 'speculators_model_type="peagle"'; do
   changed "$head"
   expect 1 "key '${head%%=*}': .*$way_out" "${drafts[@]}" --draft "$folder" --pipeline chain:2
 done

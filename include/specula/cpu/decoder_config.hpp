@@ -121,7 +121,7 @@ inline constexpr const char* kOtherHead =
 /// an MTP module's or another speculator's.
 inline bool names_head(std::string name) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const char* part : {"eagle", "medusa", "hydra", "dflash", "mtp", "speculator", "draft"})
+  for (const char* part : {"eagle", "medusa", "hydra", "dflash", "dspark", "mtp", "speculator", "draft"})
     if (name.find(part) != name.npos) return true;
   return false;
 }

@@ -206,7 +206,7 @@ TEST_CASE("tensors that are missing, of another shape, quantised or unknown are 
   CHECK(file.fails("tensor 'layers.0.self_attn.k_proj.bias' is missing"));
   file.erase("layers.0.self_attn.q_proj.bias");
   write_file(file.folder.path / "hf_quant_config.json", "{}");
-  CHECK(file.fails("hf_quant_config.json: quantised heads are not read: take the head in BF16"));
+  CHECK(file.fails("hf_quant_config.json: quantised heads are not read: take the head in BF16 or F16"));
 }
 
 TEST_CASE("a head without safetensors says how to get them") {
