@@ -292,7 +292,7 @@ TEST_CASE("damaged files load or are refused") {
     return some;
   };
   int loaded = 0, refused = 0;
-  for (int trial = 0; trial < 5000; ++trial) {
+  for (int trial = 0; trial < 1500; ++trial) {
     const bool of_config = random.bernoulli(0.3);
     const auto size = static_cast<std::int32_t>(bytes.size());
     try {
@@ -305,6 +305,6 @@ TEST_CASE("damaged files load or are refused") {
       ++refused;
     }
   }
-  CHECK(loaded > 200);
-  CHECK(refused > 1000);
+  CHECK(loaded > 60);
+  CHECK(refused > 300);
 }

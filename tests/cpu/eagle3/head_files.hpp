@@ -54,7 +54,8 @@ inline std::vector<Tensor> head_tensors(const specula::files::Json& golden,
       tensors.push_back({name, "I64", shape, offsets});
     } else if (name == "t2d") {
       std::vector<float> marks(static_cast<std::size_t>(shape[0]));
-      for (std::size_t i = 0; i < offsets.size(); ++i) marks[i + static_cast<std::size_t>(offsets[i])] = 1;
+      for (std::size_t i = 0; i < offsets.size(); ++i)
+        marks[i + static_cast<std::size_t>(static_cast<std::int64_t>(offsets[i]))] = 1;
       tensors.push_back({name, "BOOL", shape, marks});
     } else {
       tensors.push_back({name, "F32", shape, head_weights(name, shape)});
