@@ -10,7 +10,7 @@ expect 0 'chain\[:LENGTH' "$specula" run --help
 expect 0 '--repeat' "$specula" compare --help
 expect 0 '^specula [0-9]*\.[0-9]*\.[0-9]*$' "$specula" --version
 expect 0 '^  passes  *measure passes' "$specula" --help
-expect 2 'no command; there are run, compare, passes, convert, quantize, bigram$' "$specula"
+expect 2 'no command; there are run, compare, passes, head, convert, quantize, bigram$' "$specula"
 expect 2 'not expected: rum; the nearest are run' "$specula" rum
 expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam$" "$specula" run --pipeline chian:3 --prompt x
 also '^Try specula run --help'
@@ -388,24 +388,24 @@ if command -v python3 >/dev/null; then
 import json, pathlib, struct, sys, tensors
 def matrix(rows, cols, scale):
     return "F32", [rows, cols], struct.pack(f"<{rows * cols}f", *(scale * ((7 * i * i + i) % 31 - 15) for i in range(rows * cols)))
-norm = ("F32", [384], struct.pack("<384f", *[1.0] * 384))
-parts = {"fc": matrix(384, 1152, 0.002), "norm": norm, "lm_head": matrix(64, 384, 0.01)}
-for name, rows, cols in (("q", 32, 768), ("k", 32, 768), ("v", 32, 768), ("o", 384, 32)):
+norm = ("F32", [192], struct.pack("<192f", *[1.0] * 192))
+parts = {"fc": matrix(192, 576, 0.002), "norm": norm, "lm_head": matrix(64, 192, 0.01)}
+for name, rows, cols in (("q", 32, 384), ("k", 32, 384), ("v", 32, 384), ("o", 192, 32)):
     parts[f"midlayer.self_attn.{name}_proj"] = matrix(rows, cols, 0.003)
-for name, rows, cols in (("gate", 16, 384), ("up", 16, 384), ("down", 384, 16)):
+for name, rows, cols in (("gate", 16, 192), ("up", 16, 192), ("down", 192, 16)):
     parts[f"midlayer.mlp.{name}_proj"] = matrix(rows, cols, 0.005)
 for name in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
     parts[f"midlayer.{name}"] = norm
 head = {name + ".weight": part for name, part in parts.items()}
 head["d2t"] = ("I64", [64], struct.pack("<64q", *(9 * i for i in range(64))))
-config = {"architectures": ["LlamaForCausalLMEagle3"], "vocab_size": 2048, "draft_vocab_size": 64, "hidden_size": 384, "intermediate_size": 16,
-          "num_attention_heads": 1, "head_dim": 32, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 2, 7]}}
+config = {"architectures": ["LlamaForCausalLMEagle3"], "vocab_size": 2048, "draft_vocab_size": 64, "hidden_size": 192, "intermediate_size": 16,
+          "num_attention_heads": 1, "head_dim": 32, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}
 tensors.write(sys.argv[1], config, head)
 pathlib.Path(sys.argv[2], "config.json").write_text(json.dumps({**config, "architectures": ["PEagleDraftModel"]}))
 END
   expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
-  expect 0 '^as the file says  *1, 3, 8 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 0 '^as the file says  *1, 2, 3 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
   expect 2 "is no EAGLE-3 head (docs/heads.md has the formats)" "$specula" head "$models/target" "$models/small" --tokens 40
   expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
   expect 1 "key 'architectures': 'PEagleDraftModel' is a draft head that other programs trained" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x

@@ -209,7 +209,7 @@ class Tests(unittest.TestCase):
                     time.sleep(0.01)
                 status, headers, body = server.call("/v1/completions", LONG)
             self.assertEqual((status, headers.get("Retry-After")), (429, "1"), body)
-            self.assertIn("texts wait and are written: try again later", body)
+            self.assertIn("texts already: try again later", body)
             self.assertIn("2 texts", json.loads(body)["error"]["message"])
             self.assertEqual(waits.result()[0], 200)
             self.assertTrue(server.is_idle())
