@@ -19,14 +19,15 @@ cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / "
 
 
 def options(usage, out=pages, words=(), **defaults):
-    """Those of the command line, of the types of their defaults; False is a flag, None a path. With `words`, some of these, too, as `words`."""
+    """Those of the command line, of the types of their defaults; False is a flag (of `out`: none), None a path. With `words`, some of these, too, as
+    `words`."""
     if set(sys.argv[1:]) & {"-h", "--help"}:
         print(usage.strip())
         sys.exit(0)
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
     if words:
         parser.add_argument("words", nargs="*")
-    for name, default in {**({"out": out} if out else {}), **defaults}.items():
+    for name, default in {**({} if out is False else {"out": out}), **defaults}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
     given = parser.parse_args()

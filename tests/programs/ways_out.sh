@@ -60,7 +60,8 @@ for counted in '--text x' '--tokens x'; do
   # shellcheck disable=SC2086
   taken "$specula" bigram --output "$scratch/x.json" $counted
 done
-refused '--type is of GGUF files; tensors of a folder keep their type' "$specula" convert small.gguf "$scratch/folder" --type q8_0
+env -u SPECULA_PARSE_ONLY "$specula" convert "$models/small" "$scratch/small.gguf" >/dev/null
+refused '--type is of GGUF files; tensors of a folder keep their type' "$specula" convert "$scratch/small.gguf" "$scratch/folder" --type q8_0
 # Names of pipelines, with what stands in front of and behind the name that is given instead.
 pipeline() {
   refused "$1" "${run[@]}" --pipeline "$2"
@@ -119,7 +120,6 @@ no() { expect 1 "$1" "${run[@]}" "${@:2}"; }
 runs() { expect 0 ': [12] tokens, ' "${run[@]}" "$@"; }
 
 # ---- Another network: its GGUF file in llama.cpp. That of the pack runs as a Gemma, though it makes no sense.
-"$specula" convert "$models/small" "$scratch/small.gguf" >/dev/null
 python3 - "$scratch" <<'END'
 import pathlib, struct, sys
 folder = pathlib.Path(sys.argv[1])
