@@ -109,7 +109,11 @@ namespace detail {
 inline constexpr const char* kAsGguf =
     "run its GGUF file in llama.cpp (specula run --engine llama.cpp; docs/models.md)";
 /// Likewise for quantized weights in a folder.
-inline std::string unquantized() { return std::string("take the model as it was before, or ") + kAsGguf; }
+inline std::string unquantized() {
+  std::string out = "take the model as it was before, or ";  // not one expression: g++ 12 warns of its bounds
+  out += kAsGguf;
+  return out;
+}
 /// Likewise for what no engine here reads.
 inline constexpr const char* kOtherHead =
     "a draft head that other programs trained, of which those of EAGLE-3 alone are read, as folders "
