@@ -188,7 +188,7 @@ TEST_CASE("a row of the target that is no distribution ends the text with its st
   CHECK(text_of(run, {3}, {.max_new_tokens = 20}, 2) == std::vector<Token>{0, 2, 1});
   CHECK(run.finished());
   CHECK(run.status() == Status::not_a_number);
-  CHECK(text_of(run, {0}, {.max_new_tokens = 2}, 2) ==
+  CHECK(text_of(run, {0}, {.max_new_tokens = 2}, 1) ==
         std::vector<Token>{2, 1});  // the next text is not affected
   CHECK(run.status() == Status::ok);
 }
