@@ -14,6 +14,7 @@
 #include "json_file.hpp"
 #include "make_text_batch.hpp"
 #include "named_draft.hpp"
+#include "options.hpp"
 
 namespace specula_tools {
 namespace {
@@ -57,6 +58,8 @@ std::string CpuEngine::default_pipeline() const {
 
 void CpuEngine::check(std::span<const specula::PipelineFactory> factories) const {
   folders_.check();
+  // Where commands are only parsed, a file stands in for a draft: it does not say what the draft is called.
+  if (only_parses() && !options_.drafts.empty()) return;
   for (const std::string& name : specula::draft_names(factories)) folders_.draft_folder(name);
 }
 
