@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "../files/safetensors_writer.hpp"
-#include "specula/base/philox.hpp"
+#include "generated_weights.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/reference_decoder.hpp"
 #include "specula/files/json.hpp"
@@ -27,30 +27,12 @@ using namespace specula::cpu;
 using namespace specula::files;
 using namespace specula_test;
 
-/// Uniform: of variance 1 / columns; norms around 1; biases around 0.
-std::vector<float> weights(const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::uint64_t key = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char byte : name) key = (key ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-  const bool bias = name.ends_with(".bias");
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < shape.front() * (shape.size() == 2 ? shape.back() : 1); ++i) {
-    const auto words = specula::detail::philox({static_cast<std::uint32_t>(i / 4), 0, 0, 0}, key);
-    const std::uint32_t word[] = {words.x, words.y, words.z, words.w};
-    const double uniform = word[i % 4] * 0x1p-31 - 1;
-    out.push_back(static_cast<float>(shape.size() == 2
-                                         ? uniform * std::sqrt(3.0 / static_cast<double>(shape.back()))
-                                     : bias ? 0.5 * uniform
-                                            : 1 + 0.25 * uniform));
-  }
-  return out;
-}
-
 void write_model(const std::filesystem::path& directory, const Json& model) {
   write_file(directory / "config.json", model["config"].dump());
   std::vector<Tensor> tensors;
   for (const auto& [name, extents] : model["tensors"].items()) {
     const auto shape = extents.get<std::vector<std::int64_t>>();
-    tensors.push_back({name, "F32", shape, weights(name, shape)});
+    tensors.push_back({name, "F32", shape, generated_weights(name, shape)});
   }
   write_file(directory / "model.safetensors", safetensors_bytes(tensors));
 }

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "specula/run/detail/explain.hpp"
 #include "specula/run/speculator.hpp"
 #include "specula/runtime/any_model.hpp"
 #include "specula/runtime/any_rule.hpp"

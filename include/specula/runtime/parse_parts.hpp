@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "specula/run/detail/explain.hpp"
 #include "specula/runtime/any_rule.hpp"
 #include "specula/runtime/spec.hpp"
 #include "specula/shape/cape.hpp"

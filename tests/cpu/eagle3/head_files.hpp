@@ -14,29 +14,13 @@
 #include <vector>
 
 #include "../../files/safetensors_writer.hpp"
-#include "specula/base/philox.hpp"
+#include "../generated_weights.hpp"
 #include "specula/base/rows.hpp"
 #include "specula/cpu/decoder.hpp"
 #include "specula/files/json.hpp"
 #include "specula/model/features.hpp"
 
 namespace specula_test {
-
-/// Uniform: of variance 1 / columns; norms around 1.
-inline std::vector<float> head_weights(const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::uint64_t key = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char byte : name) key = (key ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < shape.front() * (shape.size() == 2 ? shape.back() : 1); ++i) {
-    const auto words = specula::detail::philox({static_cast<std::uint32_t>(i / 4), 0, 0, 0}, key);
-    const std::uint32_t word[] = {words.x, words.y, words.z, words.w};
-    const double uniform = word[i % 4] * 0x1p-31 - 1;
-    out.push_back(static_cast<float>(shape.size() == 2
-                                         ? uniform * std::sqrt(3.0 / static_cast<double>(shape.back()))
-                                         : 1 + 0.25 * uniform));
-  }
-  return out;
-}
 
 inline specula::files::Json golden_heads() {
   return specula::files::read_json_file(std::filesystem::path(SPECULA_MODELS_DIR) / ".." / ".." / "tests" /
@@ -58,7 +42,7 @@ inline std::vector<Tensor> head_tensors(const specula::files::Json& golden,
         marks[i + static_cast<std::size_t>(static_cast<std::int64_t>(offsets[i]))] = 1;
       tensors.push_back({name, "BOOL", shape, marks});
     } else {
-      tensors.push_back({name, "F32", shape, head_weights(name, shape)});
+      tensors.push_back({name, "F32", shape, generated_weights(name, shape)});
     }
   }
   return tensors;
@@ -78,7 +62,7 @@ std::shared_ptr<const specula::cpu::DecoderWeights<Real>> head_target(std::int32
   config.vocab_size = vocab, config.hidden_size = width, config.intermediate_size = 16, config.layers = 16;
   config.heads = 1, config.kv_heads = 1, config.head_dim = 2, config.tied_head = true;
   auto weights = specula::cpu::random_decoder_weights<Real>(config, 1, specula::cpu::WeightType::full);
-  const auto embedding = head_weights("embed_tokens.weight", {vocab, width});
+  const auto embedding = generated_weights("embed_tokens.weight", {vocab, width});
   for (std::int32_t t = 0; t < vocab; ++t)
     weights.embedding.set_row(t, std::span(embedding).subspan(static_cast<std::size_t>(t * width),
                                                               static_cast<std::size_t>(width)));
@@ -93,13 +77,13 @@ struct TargetStates {
     const auto size = static_cast<std::size_t>(width);
     states.resize(13 * layers.size() * size);
     for (std::size_t k = 0; k < layers.size(); ++k) {
-      const auto own = head_weights("state " + std::to_string(layers[k]), {13, width});
+      const auto own = generated_weights("state " + std::to_string(layers[k]), {13, width});
       for (std::size_t t = 0; t < 13; ++t)
         for (std::size_t i = 0; i < size; ++i)
           states[(t * layers.size() + k) * size + i] =
               static_cast<Real>(static_cast<double>(own[t * size + i]) * (layers[k] + 1));
     }
-    const auto last = head_weights("after the final norm", {13, width});
+    const auto last = generated_weights("after the final norm", {13, width});
     std::copy(last.begin(), last.end(), final_state.begin());
   }
   /// Of the first `tokens` tokens.
