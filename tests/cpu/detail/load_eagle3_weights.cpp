@@ -243,7 +243,7 @@ std::vector<Tensor> tiny_head() {
                           {"t2d", "BOOL", {24}, std::vector<float>(24)}};
   for (std::size_t i = 0; i < 6; ++i) all[1].values[i + static_cast<std::size_t>(all[0].values[i])] = 1;
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-    all.push_back({name + ".weight", "F32", shape, head_weights(name, shape)});
+    all.push_back({name + ".weight", "F32", shape, generated_weights(name, shape)});
   };
   for (const char* matrix : {"q", "k", "v"})
     add("midlayer.self_attn." + std::string(matrix) + "_proj", {4, 16});
