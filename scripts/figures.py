@@ -42,6 +42,8 @@ def parsed(name):
 
 
 def table(heads, rows):
+    """A head says [95%] where an interval stands below it."""
+    heads = [str(head) if any("[" in str(cell) for cell in below) else str(head).replace(" [95%]", "") for head, *below in zip(heads, *rows)] if rows else heads
     return ["| " + " | ".join(map(str, r)) + " |" for r in [heads, ["---"] * len(heads), *rows]]
 
 
@@ -65,9 +67,9 @@ def by_task(main, mt_bench, spec, first):
              {label: q for label, p in pipelines(data).items() for q in c["pipelines"] if q["name"] == p["name"]}) for data, c in parts]
 
 
-def with_interval(p, key, unit=""):
+def with_interval(p, key):
     low, high = p["intervals"][key] if "intervals" in p else (None, None)
-    return f"{p[key]:.2f}{unit}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+    return f"{p[key]:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
 
 
 def passes_over_nodes(what="median"):
@@ -109,10 +111,34 @@ if kept_intervals:
     atexit.register(lambda: kept_intervals.write_text(json.dumps(known_intervals)))
 
 
+def in_words(value, low=None, high=None):
+    return f"{value:.2f}x" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+
+
 def speedup_over_all(*pairs):
     """In words."""
-    value, low, high = over_all(pairs)
-    return with_interval({"ratio": value, "intervals": {"ratio": (low, high)}}, "ratio", "x")
+    return in_words(*over_all(pairs))
+
+
+OF_RATES = "tokens/s over plain"  # ratio of means over prompts, in which each counts alike, however long it takes
+
+
+def as_counted(p):
+    """What a run's key `speedup` is, and (value, low, high): the speedup over all prompts; in older runs, the ratio of rates."""
+    return "speedup" if "tokens_per_second_over_plain" in p else OF_RATES, (p["speedup"], *p.get("intervals", {}).get("speedup", (None, None)))
+
+
+def speedup_of(plain, p):
+    """(value, low, high): of a run's own figures or of its prompts' times. Raises ValueError for a group of prompts of an older run."""
+    if "by_prompt" not in p and "target_milliseconds_per_call" not in p:
+        if as_counted(p)[0] != "speedup":
+            raise ValueError(f"this run has no times of groups of prompts: say '{OF_RATES}'")
+        return as_counted(p)[1]
+    return over_all([(plain, p)])
+
+
+def rates(p):
+    return (p["tokens_per_second_over_plain"], None, None) if "tokens_per_second_over_plain" in p else as_counted(p)[1]
 
 
 def paired(data, label, against, key):
@@ -120,8 +146,9 @@ def paired(data, label, against, key):
     named = pipelines(data)
     if label not in named or against not in named or label == against:
         return None
-    x = data.get("against", {}).get(named[against]["name"], {}).get(named[label]["name"])
-    return x and x[key]
+    own, other = named[label], named[against]
+    x = data.get("against", {}).get(other["name"], {}).get(own["name"])
+    return over_all([(other, own)]) if x and key == "speed" and "by_prompt" in own else x and x[key]
 
 
 def expected(a, c, n=5):
@@ -151,9 +178,11 @@ WHAT = {
     "label": lambda row, p: row.label,
     "data": lambda row, p: row.link(),
     "name": lambda row, p: f"`{p['name']}`",
-    "speedup": lambda row, p: f"{p['speedup']:.2f}x",
-    "speedup [95%]": lambda row, p: with_interval(p, "speedup", "x"),
-    "speedup over all": lambda row, p: speedup_over_all((row.plain, p)),
+    # All prompts together; the interval where the run has the times of each. Groups of prompts of older runs have rates alone.
+    "speedup": lambda row, p: in_words(speedup_of(row.plain, p)[0]),
+    "speedup [95%]": lambda row, p: in_words(*speedup_of(row.plain, p)),
+    OF_RATES: lambda row, p: in_words(rates(p)[0]),
+    f"{OF_RATES} [95%]": lambda row, p: in_words(*rates(p)),
     **{name: lambda row, p, key=key: f"{p[key]:.2f}" for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
     **{f"{name} [95%]": lambda row, p, key=key: with_interval(p, key)
        for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
@@ -196,7 +225,7 @@ class Row:
         named = {p["name"]: p for p in self.data["pipelines"]} | pipelines(self.data)
         self.plain = self.data["pipelines"][0]
         drafted = [p for p in self.data["pipelines"] if p["name"] != "autoregressive"]
-        self.p = max(drafted, key=lambda p: p["speedup"]) if label == "first" else named.get(label)
+        self.p = max(drafted, key=lambda p: speedup_of(self.plain, p)) if label == "first" else named.get(label)
         if self.p is None:
             raise Missing(f"{label} in {file}")
 

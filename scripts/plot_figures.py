@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, shapes, verified_by_flashinfer
-from figures import TITLES, by_formula, by_task, load, over_all, passes_over_nodes, pipelines, products
+from figures import TITLES, as_counted, by_formula, by_task, load, passes_over_nodes, pipelines, products, speedup_of
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -86,6 +86,15 @@ def bounds(p, key):
     return (p[key], *p["intervals"][key]) if "intervals" in p else (p[key], None, None)
 
 
+def speedups(data):
+    """Of each row, with its interval if the run has the times of each prompt."""
+    return {label: speedup_of(data["pipelines"][0], p) for label, p in pipelines(data).items()}
+
+
+def with_intervals(points):
+    return ", with 95% intervals" if any(point[1] is not None for point in points) else ""
+
+
 def prompts_of(data):
     return f"{data['prompts']} prompts ({', '.join(TITLES[f] for f in dict.fromkeys(data['run']['prompts']))})"
 
@@ -139,11 +148,10 @@ def dots(title, labels, points, text=times, reference=1, colour=shade, limits=No
 @figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0")
 def public(*sets):
     titles = ("Chat", "Mathematics", "Code")
-    found = [{label: over_all([(data["pipelines"][0], p)]) for label, p in pipelines(data).items()} for data in sets]
+    found = [speedups(data) for data in sets]
     labels = sorted(found[0], key=lambda label: -sum(points[label][0] for points in found))
     limits = (0, 1.3 * max(point[2] or point[0] for points in found for point in points.values()))
-    timed = "by_prompt" in sets[0]["pipelines"][0]
-    return Plot("SmolLM2-135M-Instruct: speedup" + (", with 95% intervals" if timed else ""),
+    return Plot("SmolLM2-135M-Instruct: speedup" + with_intervals(found[0].values()),
                 [f"Plain decoding's time per token (dashed line: 1x) over the pipeline's, all prompts of a kind together, {temperature(sets[0])}; "
                  f"{', '.join(prompts_of(data) for data in sets)}", where(*sets)],
                 [Panel([Series("", [points[label] for label in labels], shade, text=times)], title, labels, bars=True, reference=1,
@@ -179,25 +187,25 @@ def passes(data, beside):
 
 @figure("paper_main")
 def speedup(main):
-    shown = sorted(pipelines(main).items(), key=lambda pair: -pair[1]["speedup"])
-    labels, points = [label for label, _ in shown], [bounds(p, "speedup") for _, p in shown]
+    shown = sorted(speedups(main).items(), key=lambda pair: -pair[1][0])
+    labels, points = [label for label, _ in shown], [point for _, point in shown]
     at = sum(point[0] > 1 for point in points)
     labels.insert(at, "plain decoding")
     points.insert(at, (1, None, None))
-    return Plot("Speedup by method, with 95% intervals",
-                [f"Wall clock against plain decoding ({main['pipelines'][0]['tokens_per_second']:.0f} tokens/s), {temperature(main)}; {prompts_of(main)}",
+    return Plot("Speedup by method" + with_intervals(points),
+                [f"Time per token of plain decoding over the method's, all prompts together ({main['pipelines'][0]['tokens_per_second']:.0f} tokens/s), {temperature(main)}; {prompts_of(main)}",
                  f"{PACK}, {where(main)}"],
                 [Panel([Series("", points, lambda value: SILVER if value == 1 else shade(value), text=times)], labels=labels, bars=True, reference=1)])
 
 
 @figure("paper_main", "paper_mt_bench", "paper_spec_bench")
 def speedup_by_task(main, mt_bench, spec):
-    labels = sorted(pipelines(main), key=lambda label: -pipelines(main)[label]["speedup"])
-    found = [(title, [bounds(of[label], "speedup") for label in labels]) for title, of in by_task(main, mt_bench, spec, "MT-bench")]
+    labels = sorted(pipelines(main), key=lambda label: -speedups(main)[label][0])
+    found = [(title, [as_counted(of[label])[1] for label in labels]) for title, of in by_task(main, mt_bench, spec, "MT-bench")]
     limits = span([point for _, points in found for point in points], 1)
     return Plot(
-        "Speedup by method and task, with 95% intervals",
-        ["Over plain decoding (dashed line); orange: slower than it. In brackets: prompts. The last five are "
+        as_counted(main["pipelines"][0])[0].capitalize() + ", by method and task, with 95% intervals",
+        ["Dashed line: plain decoding; orange: slower than it. In brackets: prompts. The last five are "
          "Spec-Bench's; its summarization and RAG prompts are longer than the rows that the drafts were trained on", f"{PACK}, {where(main, mt_bench, spec)}"],
         [dots(title, labels, points, "{:.2f}".format, limits=limits) for title, points in found], columns=4, row=36)
 
@@ -206,14 +214,14 @@ def speedup_by_task(main, mt_bench, spec):
 
 @figure("paper_hass_t0", "paper_cape")
 def mat_by_nodes(heads, cape):
-    rows = {**pipelines(heads), **pipelines(cape)}
+    rows, gains = {**pipelines(heads), **pipelines(cape)}, {**speedups(heads), **speedups(cape)}
     trees = ("chain of 5", "12 nodes, depth 5", "24 nodes, depth 6", "60 nodes, depth 6")
     lines = {("HASS, trees", VIOLET, "o"): [f"HASS, {x}" for x in trees], ("EAGLE, trees", GREEN, "s"): [f"EAGLE, {x}" for x in trees],
              ("HASS, static tree", VIOLET, "P"): ["HASS, EAGLE's static tree"], ("EAGLE, static tree", GREEN, "X"): ["EAGLE, EAGLE's static tree"],
              ("GLIDE, beams", PINK, "^"): ["chain of 4", "beam 4", "beam 8"], ("GLIDE, CAPE", BLUE, "D"): ["CAPE, counts for this machine", "CAPE, 7 5 3 1"]}
 
-    def panel(title, key, reference, **more):
-        series = [Series(name, [bounds(rows[x], key) for x in labels], colour, marker, x=[rows[x]["mean_proposed"] for x in labels])
+    def panel(title, points, reference, **more):
+        series = [Series(name, [points[x] for x in labels], colour, marker, x=[rows[x]["mean_proposed"] for x in labels])
                   for (name, colour, marker), labels in lines.items()]
         return Panel(series, title, log=True, ticks=ticks(4, 6, 8, 11, 16, 23, 32, 59), reference=reference,
                      axis="draft tokens per pass of the target (logarithmic)", **more)
@@ -222,7 +230,7 @@ def mat_by_nodes(heads, cape):
         "MAT and speedup by the number of draft tokens",
         [f"MAT: tokens per pass of the target. 95% intervals; {temperature(heads)}; HASS and EAGLE: {heads['prompts']} prompts (GSM8K, HumanEval); "
          f"GLIDE: {cape['prompts']}", f"{PACK}, {where(heads, cape)}"],
-        [panel("Tokens per pass of the target (MAT)", "mat", None), panel("Speedup, wall clock (dashed: plain decoding)", "speedup", 1)], height=250)
+        [panel("Tokens per pass of the target (MAT)", {x: bounds(rows[x], "mat") for x in rows}, None), panel("Speedup (dashed: plain decoding)", gains, 1)], height=250)
 
 
 @figure("forward")
@@ -267,15 +275,12 @@ def acceptance_by_depth(main):
 def s2d_thresholds(data):
     kinds = {"exit 1": ("exit 1", PINK, "o"), "exit 2": ("exit 2", ORANGE, "s"), "all layers": ("all layers", GREEN, "^"),
              "S2D, 0.5 0.5 0 (the paper's)": ("S2D", BLUE, "D"), "S2D, thresholds for this target": ("S2D, tuned", VIOLET, "P")}
-    rows, tried, series = pipelines(data), {s["search"]: s["candidates"] for s in data["searches"]}, []
+    rows, series = pipelines(data), []
     for label, (name, colour, marker) in kinds.items():
-        series.append(Series(name, [bounds(rows[label], "speedup")], colour, marker, x=[rows[label]["mat"]], x_bounds=[rows[label]["intervals"]["mat"]]))
-        if some := tried.get(data["run"]["rows"][label]):
-            series.append(Series("", [(c["speedup"], None, None) for c in some], colour, "." + marker, x=[c["mat"] for c in some], line=""))
+        series.append(Series(name, [speedups(data)[label]], colour, marker, x=[rows[label]["mat"]], x_bounds=[rows[label]["intervals"]["mat"]]))
     return Plot(
         "S2D: speedup against MAT, by exit and threshold",
-        [f"One draft with three exits. Large marks: {prompts_of(data)}, with 95% intervals; small: every candidate on "
-         f"{data['searches'][0]['development_prompts']} development prompts. S2D: the paper's thresholds, 0.5 0.5 0",
+        [f"One draft with three exits; {prompts_of(data)}, with 95% intervals. S2D: the paper's thresholds, 0.5 0.5 0",
          f"{PACK}, {temperature(data)}, {where(data)}"],
         [Panel(series, axis="tokens per pass of the target (MAT)", y_axis="speedup", reference=1)], height=340)
 
@@ -307,17 +312,17 @@ def cape(data):
         [f"With 95% intervals; {temperature(data)}, {prompts_of(data)}. Dashed: plain decoding", f"{PACK}, {where(data)}"],
         [dots("tokens per pass (MAT)", labels, [bounds(p, "mat") for p in rows.values()], "{:.2f}".format, None, BLUE),
          dots("draft tokens per pass", labels, [(p["mean_proposed"], None, None) for p in rows.values()], "{:.1f}".format, None, BLUE),
-         dots("speedup", labels, [bounds(p, "speedup") for p in rows.values()])], columns=3, row=38)
+         dots("speedup", labels, list(speedups(data).values()))], columns=3, row=38)
 
 
 @figure("paper_asd_t0", "paper_asd_t02", "paper_asd_t06", "paper_asd_t1")
 def asd(*all_runs):
     labels = list(pipelines(all_runs[0]))
-    found = [[bounds(pipelines(data)[x], "speedup") for x in labels] for data in all_runs]
+    found = [[speedups(data)[x] for x in labels] for data in all_runs]
     limits = span([point for points in found for point in points], 1)
     return Plot(
         "ASD: speedup by rules of skipping and temperature",
-        ["The target with skipped layers as its own draft, with 95% intervals; orange: slower than plain decoding (dashed)",
+        [f"The target with skipped layers as its own draft{with_intervals(found[0])}; orange: slower than plain decoding (dashed)",
          f"{prompts_of(all_runs[0])}; model pack's target, {where(*all_runs)}"],
         [dots(f"temperature {data['temperature']:.1g}", labels, points, limits=limits) for data, points in zip(all_runs, found)], columns=4, row=38)
 
@@ -345,11 +350,11 @@ def several_machines(data):
         if not name.startswith("cost-aware"):
             x = [max(delays) * i / 40 for i in range(41)]
             series.append(Series("", [(by_formula(data, name, d), None, None) for d in x], colour, ",", x=x))
-        points = [bounds(p, "speedup") for d in data["delays"] for p in d["pipelines"] if p["name"] == name]
+        points = [speedup_of(d["pipelines"][0], p) for d in data["delays"] for p in d["pipelines"] if p["name"] == name]
         series.append(Series(words, points, colour, marker, x=[d + 0.7 * (k - 1.5) for d in delays], line=""))  # side by side
     return Plot(
         f"A target split over {data['rpc_servers']} servers with slow links, its draft at home",
-        ["Speedup over plain decoding on the same links (dashed) by the links' delay, with 95% intervals. Lines: (c1 + S RTT) MAT / (cn + draft + S RTT), of the "
+        [f"Speedup over plain decoding on the same links (dashed) by the links' delay{with_intervals(points)}. Lines: (c1 + S RTT) MAT / (cn + draft + S RTT), of the "
          "passes without delay, S = 2 servers",
          f"{data['prompts']} texts of {data['max_new_tokens']} tokens, greedy; 26 million parameters (F16), a draft of 0.8 million; llama.cpp's RPC servers behind a "
          f"delaying proxy, one thread of an {data['machine']['cpu'].split(',')[0]}; {data['date']}, commit {data['commit']}"],

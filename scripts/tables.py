@@ -4,8 +4,8 @@ import re
 
 import paper
 import runs
-from figures import (TITLES, Missing, Row, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products,
-                     root, rows, source, speedup_over_all, table, with_interval)
+from figures import (TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products,
+                     in_words, root, rows, source, speedup_of, speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -34,26 +34,26 @@ def maker(name):
 @named(TABLES, "paper: main")
 def main(page):
     plain = load("paper_main")["pipelines"][0]
-    shown = columns("method = label | pipeline = name | speedup [95%] | MAT [95%] | tokens/s | same text",
-                    sorted(rows("paper_main"), key=lambda row: -row.p["speedup"]))
-    return shown[:2] + [f"| plain decoding |  | 1.00x | 1.00 | {plain['tokens_per_second']:.0f} |  |"] + shown[2:] + source(page, "paper_main")
+    shown = columns("method = label | pipeline = name | speedup [95%] | tokens/s over plain [95%] | MAT [95%] | tokens/s | same text",
+                    sorted(rows("paper_main"), key=lambda row: -speedup_of(row.plain, row.p)[0]))
+    return shown[:2] + [f"| plain decoding |  | 1.00x | 1.00x | 1.00 | {plain['tokens_per_second']:.0f} |  |"] + shown[2:] + source(page, "paper_main")
 
 
 @named(TABLES, "paper: by category")
 def by_category(page):
-    """Speedups by data set."""
+    """Speedups by data set, as the runs counted them."""
     files = ("paper_main", "paper_mt_bench", "paper_spec_bench")
     tasks = by_task(*map(load, files), first="MT-bench, first turns")
-    out = [[label, *(with_interval(of[label], "speedup", "x") if label in of else "" for _, of in tasks)] for label in pipelines(load(files[0]))]
-    return table(["speedup", *(title for title, _ in tasks)], out) + source(page, *files)
+    out = [[label, *(in_words(*as_counted(of[label])[1]) if label in of else "" for _, of in tasks)] for label in pipelines(load(files[0]))]
+    return table([as_counted(load(files[0])["pipelines"][0])[0], *(title for title, _ in tasks)], out) + source(page, *files)
 
 
 @named(TABLES, "paper: mt_bench")
 def mt_bench(page):
     data = load("paper_mt_bench")
-    out = [[label] + [f"{q['speedup']:.2f}x, {q['mat']:.2f}" for c in data["categories"] for q in c["pipelines"] if q["name"] == p["name"]]
+    out = [[label] + [f"{in_words(q['speedup'])}, {q['mat']:.2f}" for c in data["categories"] for q in c["pipelines"] if q["name"] == p["name"]]
            for label, p in pipelines(data).items()]
-    return table(["speedup, MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source(page, "paper_mt_bench")
+    return table([as_counted(data["pipelines"][0])[0] + ", MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source(page, "paper_mt_bench")
 
 
 @named(TABLES, "paper: asd")
@@ -62,8 +62,8 @@ def asd(page):
     out = []
     for row in rows(files[0]):
         there = [Row(file, row.label) if row.label in pipelines(load(file)) else {"speedup [95%]": "", "MAT": ""} for file in files.values()]
-        out.append([row.label, row["name"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
-    heads = ["skipped", "pipeline"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
+        out.append([row.label, row["name"], row["tokens/s over plain [95%]"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
+    heads = ["skipped", "pipeline", "T = 0: tokens/s over plain [95%]"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
     return table(heads, out) + source(page, *files.values())
 
 
@@ -81,8 +81,9 @@ def similarity(page):
 @named(CLAIMS, "asd: found blocks")
 def found_blocks():
     data = load("paper_asd_public")
-    best = max((p for p in data["pipelines"] if p["name"] in data["found_blocks"]), key=lambda p: p["speedup"])
-    return (f"`{best['name']}` has {with_interval(best, 'speedup', 'x')} at {best['drafts'][0]['cost_coefficient']:.2f} passes a draft token, "
+    plain = data["pipelines"][0]
+    best = max((p for p in data["pipelines"] if p["name"] in data["found_blocks"]), key=lambda p: speedup_of(plain, p)[0])
+    return (f"`{best['name']}` has {in_words(*speedup_of(plain, best))} at {best['drafts'][0]['cost_coefficient']:.2f} passes a draft token, "
             f"after a search of {data['found_blocks_seconds'] / 60:.0f} minutes")
 
 
@@ -134,7 +135,7 @@ def public(page, section, t=0):
     for shown in rows(first):
         found = [Row(file, shown.label) for file in sets.values()]
         together = speedup_over_all(*((row.plain, row.p) for row in found))
-        out.append([shown.label, shown["name"], *(row["speedup over all"] for row in found), together])
+        out.append([shown.label, shown["name"], *(row["speedup [95%]"] for row in found), together])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
     return table(["speedup", "pipeline", *sets, "all together"], out) + ["", defined(load(first))] + public_source(sets, page)
 
@@ -215,7 +216,7 @@ def smollm2(page):
     """A public model by kind of request."""
     shown, data = rows("paper_smollm2"), load("paper_smollm2")
     out = [[c["name"], *(f"{q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])] for c in data["categories"]]
-    out += [[f"**{title}**"] + [row[what] for row in shown] for title, what in (("all: MAT [95%]", "MAT [95%]"), ("all: speedup", "speedup over all"), ("same text", "same text"))]
+    out += [[f"**{title}**"] + [row[what] for row in shown] for title, what in (("all: MAT [95%]", "MAT [95%]"), ("all: speedup", "speedup"), ("same text", "same text"))]
     return table(["MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + ["", defined(data)] + source(page, "paper_smollm2")
 
 
@@ -420,7 +421,7 @@ def llama_cpp_types(page):
     """What passes and drafts cost inside llama.cpp, by type of weights."""
     data, out, texts = load("llama_cpp_types"), [], {}
     for x in data["texts"]:
-        texts[x["type"], x["same_bits"]] = [f"{p['speedup']:.2f}x" for p in x["pipelines"][1:]]
+        texts[x["type"], x["same_bits"]] = [in_words(speedup_of(x["pipelines"][0], p)[0]) for p in x["pipelines"][1:]]
     for run in [x for x in data["passes"] if x["prompt_tokens"] == data["passes"][0]["prompt_tokens"]]:
         p, key = run["passes"][0], (run["type"], run["same_bits"])
         best = next(b for b in p["best"] if b["acceptance_rate"] == 0.8)
@@ -465,7 +466,7 @@ def several_machines(page, file):
     for name in [name for name in at[0][1] if name != "autoregressive"]:
         mats = list(dict.fromkeys(f"{of[name]['mat']:.2f}" for _, of in at))
         out.append([f"`{name}`", " to ".join(dict.fromkeys((min(mats), max(mats))))]
-                   + [f"{of[name]['speedup']:.2f}x" + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
+                   + [in_words(speedup_of(of["autoregressive"], of[name])[0]) + (f" of {by_formula(data, name, d):.2f}x" if d and "cost-aware" not in name else "") for d, of in at]
                    + [f"{min(of[name]['identical_to_autoregressive'] for _, of in at)} of {data['prompts']}"])
     plain = ", ".join(f"{1e3 / of['autoregressive']['tokens_per_second']:.0f}" for _, of in at)
     return table(["pipeline", "MAT"] + [f"{d:g} ms" for d, _ in at] + ["same text"], out) + measured(
@@ -539,8 +540,8 @@ def trained(name):
 def over_links(name=None):
     """A pipeline's speedup over links of 20 ms each way, or that of the fastest one and its name."""
     at = next(d["pipelines"] for d in load("rpc_pack")["delays"] if d["one_way_milliseconds"] == 20)
-    own = max((p for p in at if name in (None, p["name"])), key=lambda p: p["speedup"])
-    return with_interval(own, "speedup", "x") + ("" if name else f" (`{own['name']}`)")
+    own = max((p for p in at if name in (None, p["name"])), key=lambda p: speedup_of(at[0], p)[0])
+    return in_words(*speedup_of(at[0], own)) + ("" if name else f" (`{own['name']}`)")
 
 
 @named(TABLES, "one rule")

@@ -33,7 +33,7 @@ sed -i 's/"us_first": 44.5673317,/"us_first": 54.5673317,/' "$bars"
 notices 'a figure that changed'
 sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.82 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
-sed -i 's/ speedup | rag -->[0-9.]*x<!--/ speedup | rag -->9.99x<!--/' "$copy/docs/benchmarks/README.md"
+sed -i 's/ over plain | rag -->[0-9.]*x<!--/ over plain | rag -->9.99x<!--/' "$copy/docs/benchmarks/README.md"
 notices 'a figure within a sentence'
 sed -i 's/^| answers_gsm8k | 34.0%/| answers_gsm8k | 44.0%/' "$copy"/examples/models/{small,base,s2d}/MODEL_CARD.md
 notices 'a card that says another share of the target than the page'
@@ -70,12 +70,12 @@ python3 - "$copy" <<'END'
 import json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/main_avx2.json")
 data = json.loads(file.read_text())
-next(p for p in data["pipelines"] if p["name"] == "chain:3@small")["speedup"] = 9.99
+next(p for p in data["pipelines"] if p["name"] == "chain:3@small")["new_tokens"] *= 10
 file.write_text(json.dumps(data))
 END
 notices 'a figure of ours that changed'
-grep -q 'the best fixed chain, by a search .* 9.99x \[' "$copy/docs/methods.md"
-grep -q 'the best fixed chain, .*`chain:3@small`<.*>9.99x<.* |' "$copy/docs/choosing.md"
+grep -q 'the best fixed chain, by a search .* 18.60x |' "$copy/docs/methods.md"
+grep -q 'the best fixed chain, .*`chain:3@small`<.*>18.60x<.* |' "$copy/docs/choosing.md"
 sed -i -E 's/(\| skipping layers [^|]*\| <!-- [^>]* -->)[0-9.]+x/\19.99x/' "$copy/docs/choosing.md"
 notices 'a figure typed into the decision table'
 python3 "$root/scripts/pages" --check  # all that was noticed was written
@@ -103,12 +103,12 @@ END
 }
 rm "$copy/docs/benchmarks/main_avx2.json"
 python3 "$root/scripts/pages" >/dev/null
-grep -q 'the best fixed chain, .*`chain:3@small`<.*>9.99x<.* |' "$copy/docs/choosing.md"  # what stands there is kept
+grep -q 'the best fixed chain, .*`chain:3@small`<.*>18.60x<.* |' "$copy/docs/choosing.md"  # what stands there is kept
 refuses "docs/choosing.md: 'main_avx2 / draft model, cost-aware / speedup' has no figures" 'a figure of the decision table that is not there'
 rm "$copy/docs/benchmarks/main_avx2.json"
 refuses "docs/methods.md: the table 'method: cost-aware' has no figures" 'a table without its figures'
 rm "$copy/docs/benchmarks/paper_spec_bench.json"
-refuses "docs/benchmarks/README.md: 'paper_spec_bench | Max-Gram | speedup | rag' has no figures" 'a sentence without its figures'
+refuses "docs/benchmarks/README.md: 'paper_spec_bench | Max-Gram | tokens/s over plain | rag' has no figures" 'a sentence without its figures'
 printf '\n<!-- table: paper_cape: shape = label | speedup -->\n<!-- end of table -->\n' >>"$copy/docs/llama_cpp.md" && rm "$copy/docs/benchmarks/paper_cape.json"
 refuses "docs/llama_cpp.md: the table 'paper_cape: shape = label | speedup' has no figures" 'an empty table'
 
@@ -163,6 +163,36 @@ echo 'Both are equally fast, within the noise of the machine.' >>"$copy/docs/has
 refuses 'docs/hass.md: typed, not generated from a comparison: ' 'noise without an interval'
 printf 'The gain is within\nits interval.\n' >>"$copy/docs/glide.md"
 refuses 'docs/glide.md: typed' 'the same in other words, over two lines'
+rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
+
+# Figures that are typed into the prose and the tables of some pages.
+echo 'The head is 1.31x as fast.' >>"$copy/docs/hass.md"
+refuses 'docs/hass.md: a figure that is typed: ' 'a typed speedup'
+printf '\n| what | here |\n|---|---|\n| gain | +3 %% |\n' >>"$copy/docs/claims.md"
+refuses 'docs/claims.md: a figure that is typed: ' 'a typed figure of ours in a table'
+cat >>"$copy/docs/claims.md" <<'END'
+
+## 2.5x
+
+Brackets are 95% intervals. The paper has <!-- theirs: HASS, Table 2 -->3.24x<!-- end -->; `--share 3%` is code.
+
+```sh
+echo 3x
+```
+
+| what | paper |
+|---|---|
+| gain | +3% |
+END
+echo 'The head is 1.31x as fast.' >>"$copy/docs/llama_cpp.md"  # not such a page
+python3 "$root/scripts/pages" --check
+sed -i 's/<!-- theirs: HASS, Table 2 -->3.24x<!-- end -->/<!-- theirs: HASS, Table 2 -->3.24x/' "$copy/docs/claims.md"
+if python3 "$root/scripts/pages" --check 2>"$copy/said" || ! grep -q 'docs/claims.md: half of a generated part: <!-- theirs: HASS, Table 2 -->' "$copy/said"; then
+  cat "$copy/said"
+  echo "error: not noticed: half of a mark"
+  exit 1
+fi
+rm -r "$copy/docs" && cp -r "$saved" "$copy/docs"
 sed -i 's/ | tau against EAGLE, chain of 5 -->/ | tau against HASS, chain of 5 -->/' "$copy/docs/hass.md"
 if python3 "$root/scripts/pages" 2>"$copy/said" || ! grep -q 'does not compare HASS, chain of 5 with HASS, chain of 5 prompt by prompt' "$copy/said"; then
   echo 'error: not noticed: a comparison that was not made'
@@ -222,6 +252,22 @@ value, low, high = over_all([(row(plain, True), row(own, True))])
 assert 1 <= low < value < high <= 4 and over_all([(row(plain, True), row(own, True))]) == (value, low, high)
 twice = [[n, 2 * s] for n, s in own]
 assert all(abs(x - 2) < 1e-9 for x in over_all([(row(twice, True), row(own, True))]))  # paired: the same prompts of both
+END
+
+# What a run calls speedup: today that, with the rates beside it; in older runs those, which is all that their groups of prompts have.
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+from figures import OF_RATES, as_counted, rates, speedup_of, table
+group = {"speedup": 2.0, "intervals": {"speedup": (1.5, 2.5)}}
+assert as_counted(group) == (OF_RATES, (2.0, 1.5, 2.5)) and rates(group) == (2.0, 1.5, 2.5)
+now = group | {"tokens_per_second_over_plain": 3.0}
+assert as_counted(now)[0] == "speedup" and speedup_of({}, now) == (2.0, 1.5, 2.5) and rates(now)[0] == 3.0
+try:
+    speedup_of({}, group)
+except ValueError as reason:
+    assert OF_RATES in str(reason)
+else:
+    raise SystemExit("a group of an older run has a speedup")
+assert table(["speedup [95%]", "MAT [95%]"], [["2.00x", "3.00 [2.00, 4.00]"]])[0] == "| speedup | MAT [95%] |"
 END
 
 # Which picks are at an end.

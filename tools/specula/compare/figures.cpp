@@ -13,12 +13,20 @@ double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 double ratio(std::int64_t a, std::int64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
 /// A mean over prompts of tokens per second.
-Terms speed(const Outcome& outcome, bool with_prefill) {
+Terms rate(const Outcome& outcome, bool with_prefill) {
   Terms terms;
   for (const PromptResult& p : outcome.prompts)
     terms.add(ratio(static_cast<double>(p.first.tokens.size()),
                     p.decode_seconds + (with_prefill ? p.prefill_seconds : 0.0)),
               1);
+  return terms;
+}
+
+/// New tokens over the seconds of their rounds, so that a prompt counts by the time that it takes.
+Terms speed(const Outcome& outcome) {
+  Terms terms;
+  for (const PromptResult& p : outcome.prompts)
+    terms.add(static_cast<double>(p.first.tokens.size()), p.decode_seconds);
   return terms;
 }
 
@@ -42,7 +50,6 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     out.target_calls += run.stats.target.calls;
     for (const auto& draft : run.drafts) out.draft_calls += draft.usage.calls;
     out.terms.mat.add(static_cast<double>(tokens), static_cast<double>(run.stats.target.calls));
-    out.terms.time.add(static_cast<double>(tokens), outcome.prompts[p].decode_seconds);
     out.terms.tau.add(ratio(tokens, run.stats.target.calls), 1);
     out.terms.acceptance.add(sum(run.stats.accepted), sum(run.stats.offered));
     if (run.by_context.size() > out.by_context.size()) out.by_context.resize(run.by_context.size());
@@ -56,6 +63,7 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     }
     out.identical_to_autoregressive += run.tokens == baseline.prompts[p].first.tokens;
   }
+  out.terms.speed = speed(outcome);
   out.mat = out.terms.mat.ratio();
   out.tau = out.terms.tau.ratio();
   out.acceptance = out.terms.acceptance.ratio();
@@ -104,12 +112,12 @@ void add_given(const Outcome& outcome, std::span<const GivenCosts> given, Figure
   }
 }
 
-FigureIntervals intervals_of(const Figures& f, const Terms& baseline_speed, const Bootstrap& bootstrap) {
+FigureIntervals intervals_of(const Figures& f, const Terms& baseline, const Bootstrap& bootstrap) {
   FigureIntervals out{.mat = bootstrap.of(f.terms.mat),
                       .tau = bootstrap.of(f.terms.tau),
                       .acceptance = bootstrap.of(f.terms.acceptance),
                       .swi = bootstrap.of(f.terms.swi),
-                      .speedup = bootstrap.of(f.terms.speed, baseline_speed),
+                      .speedup = bootstrap.of(f.terms.speed, baseline),
                       .given_swi = {}};
   for (const GivenSwi& swi : f.given_swi)
     out.given_swi.push_back(swi.terms ? std::optional(bootstrap.of(*swi.terms)) : std::nullopt);
@@ -144,11 +152,11 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   add_costs(outcome, baseline, costs, out);
   add_given(outcome, given, out);
   out.acceptance_by_depth = acceptance(outcome.pooled);
-  const Terms baseline_speed = speed(baseline, false);
-  out.terms.speed = speed(outcome, false);
-  out.tokens_per_second = out.terms.speed.ratio();
-  out.tokens_per_second_with_prefill = speed(outcome, true).ratio();
-  out.speedup = ratio(out.tokens_per_second, baseline_speed.ratio());
+  out.tokens_per_second = rate(outcome, false).ratio();
+  out.tokens_per_second_with_prefill = rate(outcome, true).ratio();
+  out.tokens_per_second_over_plain = ratio(out.tokens_per_second, rate(baseline, false).ratio());
+  const Terms plain = speed(baseline);
+  out.speedup = ratio(out.terms.speed.ratio(), plain.ratio());
   out.overhead_share = outcome.pooled.overhead_share();
   out.mean_proposed = ratio(outcome.pooled.proposed, outcome.pooled.rounds);
   std::int64_t nodes = 0;
@@ -157,7 +165,7 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   out.draft_milliseconds_per_round =
       1e3 * ratio(outcome.pooled.draft.seconds, static_cast<double>(outcome.pooled.rounds));
   out.target_milliseconds_per_call = 1e3 * seconds_per_call(outcome.pooled.target);
-  if (bootstrap) out.intervals = intervals_of(out, baseline_speed, *bootstrap);
+  if (bootstrap) out.intervals = intervals_of(out, plain, *bootstrap);
   return out;
 }
 

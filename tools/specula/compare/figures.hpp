@@ -51,14 +51,13 @@ struct GivenSwi {
 /// Sums for the figures that are ratios.
 struct FigureTerms {
   Terms mat, tau, acceptance, swi;
-  Terms speed;  // tokens per second: a mean over prompts
-  Terms time;   // new tokens over the seconds of their rounds
+  Terms speed;  // new tokens over the seconds of their rounds
 };
 
 /// 95% intervals over prompts, see bootstrap.hpp. c counts as known.
 struct FigureIntervals {
   Interval mat, tau, acceptance, swi;
-  Interval speedup;  // of speed over that of the baseline, paired
+  Interval speedup;  // paired
   std::vector<std::optional<Interval>> given_swi;
 };
 
@@ -79,10 +78,11 @@ struct Figures {
   double acceptance = 0;            // alpha: of all of those together
   double swi = 0;                   // new tokens / (target calls + sum over drafts of calls * c)
   double tokens_per_second = 0;     // mean over prompts, start() left out
-  double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
-  double speedup = 0;                            // ratio of tokens_per_second to the baseline's
-  std::vector<GivenSwi> given_swi;               // in the order of the given sets
-  double overhead_share = 0;                     // share of the rounds' time outside the models
+  double tokens_per_second_with_prefill = 0;  // mean over prompts, start() included
+  double speedup = 0;  // the baseline's seconds per token over this one's, of all prompts together
+  double tokens_per_second_over_plain = 0;  // ratio of the means over prompts, in which each counts alike
+  std::vector<GivenSwi> given_swi;          // in the order of the given sets
+  double overhead_share = 0;                // share of the rounds' time outside the models
   std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
   bool lossy = false;
   double mean_proposed = 0;                 // draft tokens per round

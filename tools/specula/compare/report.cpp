@@ -42,8 +42,8 @@ nlohmann::ordered_json to_json(const Figures& f) {
                          contexts = nlohmann::ordered_json::array(),
                          confidences = nlohmann::ordered_json::array(),
                          prompts = nlohmann::ordered_json::array();
-  for (std::size_t p = 0; p < f.terms.time.over.size(); ++p)
-    prompts.push_back({static_cast<std::int64_t>(f.terms.time.over[p]), f.terms.time.under[p],
+  for (std::size_t p = 0; p < f.terms.speed.over.size(); ++p)
+    prompts.push_back({static_cast<std::int64_t>(f.terms.speed.over[p]), f.terms.speed.under[p],
                        static_cast<std::int64_t>(f.terms.mat.under[p])});
   for (const auto& share : f.acceptance_by_depth)
     depths.push_back(share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json());
@@ -78,6 +78,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
                              {"swi", f.swi},
                              {"tokens_per_second", f.tokens_per_second},
                              {"tokens_per_second_with_prefill", f.tokens_per_second_with_prefill},
+                             {"tokens_per_second_over_plain", f.tokens_per_second_over_plain},
                              {"speedup", f.speedup},
                              {"overhead_share", f.overhead_share},
                              {"identical_to_autoregressive", f.identical_to_autoregressive},
@@ -211,6 +212,7 @@ nlohmann::ordered_json group_json(std::span<const Group> groups) {
                            {"tau", f.tau},
                            {"acceptance", f.acceptance},
                            {"tokens_per_second", f.tokens_per_second},
+                           {"tokens_per_second_over_plain", f.tokens_per_second_over_plain},
                            {"speedup", f.speedup},
                            {"identical_to_autoregressive", f.identical_to_autoregressive}});
       if (f.intervals) pipelines.back()["intervals"] = intervals_json(f);
