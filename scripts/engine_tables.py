@@ -73,6 +73,13 @@ def blocks_texts(page):
         f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, 1 thread, one run")
 
 
+@named(CLAIMS, "blocks: a draft or copies")
+def blocks_gain():
+    """Greedy, on the widest instructions."""
+    x = next(x for x in blocks("texts")[1] if (x["isa"], x["inputs"], x["temperature"]) == ("avx512", "int16", 0))
+    return speedup_over_all((x["pipelines"][0], x["pipelines"][-1]))
+
+
 @named(CLAIMS, ("blocks: rise, specula", "specula"), ("blocks: rise, llama.cpp", "llama.cpp"))
 def blocks_rise(engine):
     """T(4) / T(1) of SmolLM2."""

@@ -314,7 +314,7 @@ def source_of(page, file):
             f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
             f"({run['machine']['cores']} cores). [Data]({link}).")
     if run["section"] in ("cascades", "rules"):
-        text += " Measured beside other work: counts are exact, c is rough."
+        text += " Measured beside other work: counts are exact, times and costs of calls are rough."
     if run.get("beside"):
         text += f" During the run, the machine also had {run['beside']}."
     if data["left_out"]:

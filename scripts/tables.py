@@ -58,12 +58,12 @@ def mt_bench(page):
 
 @named(TABLES, "paper: asd")
 def asd(page):
-    files = {t: f"paper_asd_t{t}".replace(".", "") for t in (0, 0.2, 0.6, 1)}
-    out = []
+    files = {t: f"paper_asd_t{t}" for t in (0, 1)}
+    out, theirs = [], load("reported")["skipped"]["speedups"]
     for row in rows(files[0]):
         there = [Row(file, row.label) if row.label in pipelines(load(file)) else {"speedup [95%]": "", "MAT": ""} for file in files.values()]
-        out.append([row.label, row["name"], row["tokens/s over plain [95%]"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
-    heads = ["skipped", "pipeline", "T = 0: tokens/s over plain [95%]"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
+        out.append([row.label, row["name"], in_words(theirs[row.label]) if row.label in theirs else "", row["tokens/s over plain [95%]"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
+    heads = ["skipped", "pipeline", "paper", "T = 0: tokens/s over plain [95%]"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
     return table(heads, out) + source(page, *files.values())
 
 
@@ -138,6 +138,12 @@ def public(page, section, t=0):
         out.append([shown.label, shown["name"], *(row["speedup [95%]"] for row in found), together])
     out.append(["plain decoding, tokens/s", "", *(f"{load(file)['pipelines'][0]['tokens_per_second']:.0f}" for file in sets.values()), ""])
     return table(["speedup", "pipeline", *sets, "all together"], out) + ["", defined(load(first))] + public_source(sets, page)
+
+
+@named(CLAIMS, *((f"public: {label}", label) for label in ("plain draft, cost-aware", "HASS, cost-aware", "Max-Gram, cost-aware", "plain draft or copies", "HASS or copies")))
+def public_together(label):
+    """All kinds of requests together."""
+    return speedup_over_all(*((row.plain, row.p) for row in (Row(file, label) for file in public_sets("public").values())))
 
 
 @named(TABLES, "public counts: temperature 0")
@@ -239,11 +245,24 @@ def smollm2_memory(page):
 FORMS = {"speedup": "{:.2f}x", "over one chain": "{:.2f}x over one chain", "gain": "{} faster"}
 
 
+def printed(x):
+    """The figures of a paper."""
+    return ", ".join(FORMS.get(key, key + (" {:.2f}" if isinstance(value, float) else " {}")).format(value) for key, value in x["figures"].items())
+
+
+@named(CLAIMS, *((f"the paper: {name}", name) for name in ("cascades", "glide", "hass", "s2d")))
+def the_paper(name):
+    """What it says, for a sentence."""
+    said = {}
+    for x in load("reported")["methods"][name]:
+        said.setdefault((x["paper"], x["setting"]), []).append(f"{x['models']}, {printed(x)}")
+    return "; ".join(f"{paper} ({setting}): {'; '.join(rows)}" for (paper, setting), rows in said.items())
+
+
 def method(name):
     out = []
     for x in load("reported")["methods"].get(name, []):
-        said = [FORMS.get(key, key + (" {:.2f}" if isinstance(value, float) else " {}")).format(value) for key, value in x["figures"].items()]
-        out.append([f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"], x["setting"], ", ".join(said)])
+        out.append([f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"], x["setting"], printed(x)])
     for x in load("reported")["ours"][name]:
         data = (row := Row(x["file"], x["row"])).data
         files = dict.fromkeys(data["run"]["prompts"] if "run" in data else ("gsm8k", "humaneval"))

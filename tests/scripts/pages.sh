@@ -221,15 +221,39 @@ for p in drafted:
     assert abs(float(shown) - c) < 6e-4, (p["name"], shown, c)
 END
 
-# Functions that the pages name in code spans are in the sources, or other people's.
+# What the pages name in code spans is there: functions, types, options, files. Names of others are listed.
 PYTHONDONTWRITEBYTECODE=1 python3 - "$root" <<'END'
 import pathlib, re, sys
 root = pathlib.Path(sys.argv[1])
-sources = [f for folder in ("include", "examples", "tools", "tests", "bench") for f in (root / folder).rglob("*") if f.suffix in (".hpp", ".cpp", ".cuh", ".cu")]
-known = set(re.findall(r"\w+", "\n".join(f.read_text() for f in sources))) | {"llama_set_adapters_lora", "__threadfence", "_plan"}
-wrong = [f"{page.relative_to(root)}: no function {name}()" for page in (root / "README.md", *sorted((root / "docs").rglob("*.md")))
-         for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)) for name in re.findall(r"(\w+)\(\)", span) if name not in known]
-sys.exit("\n".join(wrong) or None)
+theirs = set("""llama_set_adapters_lora llama_memory_ llama_state_ llama_memory_seq_keep --draft-max examples/speculative __threadfence compute_90 INT32_MAX
+    BlockHistogram BlockScan WarpReduce WarpScan TreeSpeculativeSamplingTargetOnly top_p_renorm_probs RejectionSampler SpecDecodeWorker sample_tokens aux_hidden_states
+    verify_draft_tokens num_speculative_tokens --speculative-config max_num_batched_tokens SinglePositionMultiTokenCandidateGenerator
+    _plan YourDrafter my_sampler gsm8k/test humaneval/HumanEval reference""".split())  # in the last line, what stands for several, or for a reader's
+files = [f for folder in ("include", "examples", "tools", "tests", "bench", "scripts", "cmake", "docs") for f in (root / folder).rglob("*") if f.is_file()]
+files += [f for f in root.iterdir() if f.is_file()]
+paths = {"/" + str(x) for f in files for x in (f.relative_to(root), *f.relative_to(root).parents)}
+source = (".hpp .cpp .cuh .cu .h .c .py .sh .cmake .txt .json .in .rs .go .html").split()
+text = "\n".join(f.read_text(errors="ignore") for f in files if (f.suffix in source or f.parent == root / "scripts") and f.parent.name != "benchmarks" and f.name != "pages.sh")
+known, options = set(re.findall(r"\w+", text)), set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", text))
+known |= {f.stem for f in files if f.suffix in source} | {f"bench_{f.stem}" for f in files if f.parent == root / "bench"}
+
+def dead(page):
+    """Names in the code spans of a page that are neither in the tree nor listed."""
+    out = []
+    for span in re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?^ *```|<!--.*?-->", "", page, flags=re.M | re.S)):
+        names = re.findall(r"\b(\w+)\(\)", span) + [x for x in re.findall(r"\b[A-Za-z]\w*", span) if re.search("[a-z][A-Z]|_", x)]
+        out += [x for x in names if x not in known] + [x for x in re.findall(r"(?<![\w-])--[a-z][\w-]*", span) if x not in options]
+        for x in re.findall(r"(?<![\w/.~*-])(?:[\w.-]+/)+[\w.-]*(?![\w*.-])", span):
+            x = re.sub(r"^\./", "", x).rstrip("/")
+            if not x.startswith(("build/", "work/", "-I")) and not any(path.endswith("/" + x) for path in paths):
+                out.append(x)
+    return [x for x in out if x not in theirs]
+
+assert set(dead("`SpeculatorX`, `Chain::length_of_old()`, `unspeculate()`, `--not-an-option 3`, `shape/gone.hpp`\n```\nNotHere\n```")) == {
+    "SpeculatorX", "length_of_old", "unspeculate", "--not-an-option", "shape/gone.hpp"}
+assert not dead("`Chain`, `shape/chain.hpp`, `--pipelines`, `docs/benchmarks/paper_*.json`")
+sys.exit("\n".join(f"{page.relative_to(root)}: nothing is called {name}" for page in (root / "README.md", *sorted((root / "docs").rglob("*.md")))
+                   for name in dict.fromkeys(dead(page.read_text()))) or None)
 END
 
 # A speedup over all prompts is a ratio of times, each weighted by the tokens written. With the time of each prompt it has an interval.

@@ -129,7 +129,7 @@ std::string interval_text(double value, const Interval* interval, const char* un
 std::string to_table(std::span<const Figures> all) {
   std::vector<std::vector<std::string>> rows{{"pipeline", "speedup", "tokens/s", "MAT", "tau", "alpha", "SWI",
                                               "same text", "with prefill", "nodes", "MAT/node", "draft ms",
-                                              "c", "own share", "acceptance by depth"}};
+                                              "call cost", "own share", "acceptance by depth"}};
   if (!all.empty())
     for (const GivenSwi& swi : all.front().given_swi) rows[0].push_back("SWI by " + swi.costs);
   for (const Figures& f : all) {
