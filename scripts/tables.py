@@ -58,13 +58,9 @@ def mt_bench(page):
 
 @named(TABLES, "paper: asd")
 def asd(page):
-    files = {t: f"paper_asd_t{t}" for t in (0, 1)}
-    out, theirs = [], load("reported")["skipped"]["speedups"]
-    for row in rows(files[0]):
-        there = [Row(file, row.label) if row.label in pipelines(load(file)) else {"speedup [95%]": "", "MAT": ""} for file in files.values()]
-        out.append([row.label, row["name"], in_words(theirs[row.label]) if row.label in theirs else "", row["tokens/s over plain [95%]"]] + [x[what] for x in there for what in ("speedup [95%]", "MAT")])
-    heads = ["skipped", "pipeline", "paper", "T = 0: tokens/s over plain [95%]"] + [x for t in files for x in (f"T = {t}: speedup [95%]", "MAT")]
-    return table(heads, out) + source(page, *files.values())
+    figures, theirs = ("speedup [95%]", "tokens/s over plain [95%]", "MAT", "acceptance"), load("reported")["skipped"]["speedups"]
+    out = [[row.label, row["name"], in_words(theirs[row.label]) if row.label in theirs else "", *(row[what] for what in figures)] for row in rows("paper_asd_t0")]
+    return table(["skipped", "pipeline", "paper", *figures], out) + source(page, "paper_asd_t0")
 
 
 @named(TABLES, "similarity")
