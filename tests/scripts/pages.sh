@@ -256,6 +256,36 @@ sys.exit("\n".join(f"{page.relative_to(root)}: nothing is called {name}" for pag
                    for name in dict.fromkeys(dead(page.read_text()))) or None)
 END
 
+# Every table and figure of the papers that measures something has a row in docs/claims.md, and every row ends in one of five ways.
+PYTHONDONTWRITEBYTECODE=1 python3 - "$root/docs/claims.md" <<'END'
+import re, sys
+ENDS = ("shown", "contradicted", "needs a GPU", "not here", "not shown")
+OF = {"GLIDE with a CAPE": ("Table 1 2 3 4 5", "Figure 1b 4 5 6 7 8 9"), "Cascade Speculative Drafting": ("Table 1 2 3", "Figure 2 3"), "HASS": ("Table 1 2 3", "Figure 1 4 5"),
+      "Sorted Speculative Decoding": ("Table 1 2 3 4 5", "Figure 2 3 4"), "Adaptive self-speculation": ("Table 1 3 4 5", "")}
+wanted = {paper: {f"{kind} {number}" for kind, *numbers in (x.split() for x in of if x) for number in numbers} for paper, of in OF.items()}
+assert sum(map(len, wanted.values())) == 35
+
+def problems(page):
+    out = []
+    for paper, *body in re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.M):
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in re.sub("<!--.*?-->", "", body[0]).splitlines() if line.startswith("|")][2:]
+        named = {f"{kind} {number}" for row in rows for kind, numbers in re.findall(r"(Table|Figure)s? (\w+(?: and \w+)?)", row[0]) for number in numbers.split(" and ")}
+        out += [f"{paper}: {what} has no row" for what in sorted(wanted[paper] - named)] + [f"{paper}: there is no {what}" for what in sorted(named - wanted[paper])]
+        for row in rows:
+            end = re.match(r"\*\*(.*?)\*\*(.*)", row[4])
+            if not end or end[1] not in ENDS:
+                out.append(f"{paper}, {row[0]}: its end is none of five: {row[4]}")
+            elif end[1] == "not shown" and not re.match(", (because|by the same cause)", end[2]) or end[1] in ("needs a GPU", "not here") and not end[2].startswith(": "):
+                out.append(f"{paper}, {row[0]}: without the reason, or the experiment")
+    return out
+
+page = open(sys.argv[1]).read()
+assert problems(page.replace("| Figure 7 |", "| Figure 77 |", 1)) == ["GLIDE with a CAPE: Figure 7 has no row", "GLIDE with a CAPE: there is no Figure 77"]
+assert any("its end is none of five" in x for x in problems(page.replace("| **not shown**", "| **half shown**", 1)))
+assert any("without the reason" in x for x in problems(page.replace("**not shown**, because", "**not shown**", 1)))
+sys.exit("\n".join(problems(page)) or None)
+END
+
 # A speedup over all prompts is a ratio of times, each weighted by the tokens written. With the time of each prompt it has an interval.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
 from figures import over_all, speedup_over_all
