@@ -168,6 +168,10 @@ def products(data):
     return "blocks" if data.get("kept_as") == "blocks" else "bfloat16" if data.get("inputs") == "bf16" else "floats"
 
 
+def of_one_run(a, b):
+    return all(of(a) == of(b) for of in (lambda data: runs.about(data).get("commit"), runs.processor))
+
+
 def kept(data):
     """How the target's weights were in memory. Runs before blocks say only what was asked for, which was bfloat16 for quantised files."""
     return {"blocks": "blocks", "bf16": "bfloat16", "full": "floats"}[data.get("kept_as") or {"auto": "bf16"}.get(data["weights"], data["weights"])]

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from cuda_tables import bars, flashinfer, shapes, verified_by_flashinfer
-from figures import TITLES, as_counted, by_formula, by_task, load, passes_over_nodes, pipelines, products, speedup_of
+from figures import TITLES, as_counted, by_formula, by_task, load, of_one_run, passes_over_nodes, pipelines, products, speedup_of
 
 INK, BLUE, ORANGE, GREEN, VIOLET, PINK, SILVER = ("#010101", "#040404", "#050505", "#060606", "#070707", "#080808", "#090909")  # scripts/plots has their values
 
@@ -145,9 +145,10 @@ def dots(title, labels, points, text=times, reference=1, colour=shade, limits=No
 
 # ---- SmolLM2 with its drafts
 
-@figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0")
+@figure("paper_public_chat_t0", "paper_public_gsm8k_t0", "paper_public_humaneval_t0", "paper_public_summaries_t0")
 def public(*sets):
-    titles = ("Chat", "Mathematics", "Code")
+    """With summaries as the table has them: if they are of the others' commit and processor."""
+    sets, titles = sets if of_one_run(sets[0], sets[-1]) else sets[:-1], ("Chat", "Mathematics", "Code", "Summaries")
     found = [speedups(data) for data in sets]
     labels = sorted(found[0], key=lambda label: -sum(points[label][0] for points in found))
     limits = (0, 1.3 * max(point[2] or point[0] for points in found for point in points.values()))
@@ -155,7 +156,7 @@ def public(*sets):
                 [f"Plain decoding's time per token (dashed line: 1x) over the pipeline's, all prompts of a kind together, {temperature(sets[0])}; "
                  f"{', '.join(prompts_of(data) for data in sets)}", where(*sets)],
                 [Panel([Series("", [points[label] for label in labels], shade, text=times)], title, labels, bars=True, reference=1,
-                       limits=limits, ticks=ticks(0, 1, 2, form="{:g}x")) for title, points in zip(titles, found)], columns=3, row=34)
+                       limits=limits, ticks=ticks(0, 1, 2, form="{:g}x")) for title, points in zip(titles, found)], columns=len(sets), row=34)
 
 
 @figure("blocks", "public_model")

@@ -4,7 +4,7 @@ import re
 
 import paper
 import runs
-from figures import (TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, kept, load, measured, passes_over_nodes, pipelines, products,
+from figures import (TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, kept, load, measured, of_one_run, parsed, passes_over_nodes, pipelines, products,
                      in_words, root, rows, source, speedup_of, speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
@@ -83,9 +83,8 @@ def found_blocks():
             f"after a search of {data['found_blocks_seconds'] / 60:.0f} minutes")
 
 
-# Kinds of requests that the tables show. Not "summaries": those runs are of another commit, and no table mixes commits; nor "retrieval",
-# which was not measured.
-KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code"}
+# Kinds of requests that the tables show; the last two if their run is of the others' commit and processor, since no table mixes these.
+KINDS = {"chat": "chat", "gsm8k": "mathematics", "humaneval": "code", "summaries": "summaries", "retrieval": "retrieval"}
 
 
 def public_sets(section, t=0):
@@ -94,7 +93,8 @@ def public_sets(section, t=0):
     found = {title: file for title, file in files.items() if (folder / f"{file}.json").exists()}
     if not found:
         raise Missing(f"paper_{section}")
-    return found
+    first = parsed(next(iter(found.values())))
+    return {title: file for title, file in found.items() if title not in ("summaries", "retrieval") or of_one_run(first, parsed(file))}
 
 
 def public_source(sets, page):
