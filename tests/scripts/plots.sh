@@ -49,6 +49,8 @@ if ! python3 -c 'import matplotlib' 2>/dev/null && ! /usr/bin/python3 -c 'import
   exit 0
 fi
 sed -i 's/"target_calls": 671,/"target_calls": 490,/' "$asd"
+plots cape
+grep -q '>0</text>' "$copy/docs/plots/cape.svg"  # an axis begins at a round number, below all values
 plots asd
 grep -q '>1.43x</text>' "$copy/docs/plots/asd.svg"
 cp "$copy/docs/plots/asd.svg" "$copy/first.svg"
