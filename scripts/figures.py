@@ -190,7 +190,6 @@ WHAT = {
     **{name: lambda row, p, key=key: f"{p[key]:.2f}" for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
     **{f"{name} [95%]": lambda row, p, key=key: with_interval(p, key)
        for name, key in (("MAT", "mat"), ("tau", "tau"), ("acceptance", "acceptance"), ("SWI", "swi"))},
-    "acceptance, 3 digits": lambda row, p: f"{p['acceptance']:.3f}",
     "tokens/s": lambda row, p: f"{p['tokens_per_second']:.0f}",
     "same text": lambda row, p: f"{p['identical_to_autoregressive']} of {p['prompts']}",
     "outside the models": lambda row, p: f"{100 * p['overhead_share']:.2f}%",
@@ -209,7 +208,6 @@ WHAT = {
     "pass": lambda row, p: f"{p['target_milliseconds_per_call'] / row.data['pipelines'][0]['target_milliseconds_per_call']:.1f}",
     "by depth": lambda row, p: " ".join(f"{x:.2f}" if x is not None else "-" for x in p["acceptance_by_depth"][:5]),
     "by confidence": lambda row, p: " ".join(f"{x['accepted'] / x['proposals']:.2f}" if x["proposals"] else "-" for x in p["acceptance_by_confidence"]),
-    **{f"depth {n}": lambda row, p, n=n: f"{p['acceptance_by_depth'][n - 1]:.2f}" if len(p["acceptance_by_depth"]) >= n else "-" for n in range(1, 4)},
     **{f"SWI by {name}": lambda row, p, name=name: row.by_costs(name).split(" [")[0] for name in ("MS", "PW")},
     **{f"SWI by {name} [95%]": lambda row, p, name=name: row.by_costs(name) for name in ("MS", "PW")},
 }
