@@ -291,6 +291,37 @@ def forwards(page):
     return table(["hidden size", *nodes], out) + measured(page, "forward")
 
 
+@named(TABLES, "verification on a CPU")
+def verification(page):
+    """Rules on cold rows, beside a streaming read of the rows that they need."""
+    at = {run["name"].removesuffix("/9/manual_time"): run for run in load("verification")["benchmarks"]}
+    rules = {"verification/rejection_accepted": "rejection, all accepted", "verification/rejection_mixed": "rejection, with the draft's rows after a rejection",
+             "verification/block_accepted": "block, all accepted", "verification/block_mixed": "block, with the draft's rows that it reads",
+             "verification/rejection_top_k_top_p": "rejection, top-k 50 and top-p 0.95", "verification/rejection_top_p": "rejection, top-p 0.95 alone, a flat row",
+             "verification/greedy": "greedy", "on_avx2/rejection_accepted": "rejection by AVX2, all accepted"}
+    out = []
+    for name, words in rules.items():
+        big, small = (at.get(f"{name}/{vocab}", {}) for vocab in (128256, 32000))
+        out.append([words, f"{big['rows']:.1f}", f"{big['row_us']:.1f}", f"{big['over_stream']:.2f}", f"{small['over_stream']:.2f}" if small else "",
+                    f"{big['naive_over_this']:.1f}" if "naive_over_this" in big else ""])
+    data = load("verification")
+    return table(["9 nodes, V = 128,256", "rows needed", "us per row", "over a streaming read", "the same, V = 32,000", "direct implementation over this"], out) + [
+        "", f"{data['context']['date'][:10]}. [Data](verification.json).{runs.footnote(data)}"]
+
+
+@named(CLAIMS, "bench: llama.cpp")
+def bench_llama_cpp():
+    """Verification beside a sampler chain, and the bookkeeping of a cache."""
+    data = load("llama_cpp")
+    at = {run["name"].removesuffix("/manual_time"): run for run in data["benchmarks"] if run.get("aggregate_name", "median") == "median"}
+    chain, greedy = at["verification/default_chain"], at["verification/greedy"]
+    books = (at[f"bookkeeping/{n}/8"] for n in (4096, 512))
+    said = (f"{run['bookkeeping_us']:.0f} us of a round of {run['round_us'] / 1e3:.0f} ms after {n} tokens" for n, run in zip(("4,096", "512"), books))
+    return (f"per position {chain['this_us']:.0f} us, llama.cpp's default sampler chain (top-k 40, top-p 0.95, min-p 0.05, temperature 0.8) {chain['chain_over_this']:.1f} times "
+            f"as long; greedy {greedy['this_us']:.0f} us, {greedy['chain_over_this']:.1f} times. Copies and removals of sequences of a tree of 8 leaves on the pack's "
+            f"target: {', '.join(said)}")
+
+
 @named(TABLES, "eigen")
 def eigen(page):
     """Our kernels against Eigen's, compiled for any x86-64 and for the machine itself; medians of processor time, each ratio from one run."""
