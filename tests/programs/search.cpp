@@ -82,8 +82,8 @@ TEST_CASE("SWI by a set of costs is an objective if the set names the drafters")
   check_objective("tau", given);
   CHECK_THROWS_AS(check_objective("MS", given), UsageError);
   std::vector<Figures> developed{figures_of("chain:2", 1.5, 2.0), figures_of("chain:3", 1.7, 2.4)};
-  developed[0].given_swi = {{"PW", Terms{.over = {9}, .under = {3}}}};
-  developed[1].given_swi = {{"PW", Terms{.over = {9}, .under = {4}}}};
+  developed[0].given_swi = {{"PW", RatioTerms{.over = {9}, .under = {3}}}};
+  developed[1].given_swi = {{"PW", RatioTerms{.over = {9}, .under = {4}}}};
   const Search search = parse_search("chain:{2,3}");
   CHECK(choose(search, developed, "PW").picked() == "chain:2");
   developed[1].given_swi = {{"PW", std::nullopt}};

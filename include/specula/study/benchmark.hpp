@@ -3,8 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,6 +16,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/run/speculator.hpp"
+#include "specula/study/bootstrap.hpp"
 
 namespace specula {
 
@@ -29,13 +28,6 @@ struct BenchmarkOptions {
   std::uint64_t seed = 0;             ///< prompt i uses sequence i of this seed, in every pipeline
 };
 
-/// A mean and its 95% confidence interval.
-struct Interval {
-  double value = 0,  ///< the mean
-      low = 0,       ///< lower bound
-      high = 0;      ///< upper bound
-};
-
 /// The figures of one pipeline. Times are those of the rounds, without prefill.
 struct PolicyFigures {
   std::string name;       ///< as given
@@ -45,7 +37,7 @@ struct PolicyFigures {
   double microseconds_per_token = 0;  ///< pooled over prompts
   /// Of that: time outside the models, in shape, rule and sampling. Includes policies without usage().
   double own_microseconds_per_token = 0;
-  Interval speedup;  ///< the first pipeline's time per token over this one's: geometric mean over prompts
+  Interval speedup;  ///< the first pipeline's time per token over this one's, both pooled over prompts
   std::int64_t same_texts = 0;  ///< prompts whose text is, token for token, the first pipeline's
 };
 
@@ -65,26 +57,6 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// The 97.5% point of Student's t with `freedom` degrees of freedom, at least 1.
-inline double student_t(std::size_t freedom) {
-  constexpr std::array<double, 10> kFew{12.706, 4.303, 3.182, 2.776, 2.571,
-                                        2.447,  2.365, 2.306, 2.262, 2.228};
-  if (freedom <= kFew.size()) return kFew[freedom - 1];
-  constexpr double z = 1.959964;  // followed by two terms of its expansion
-  const auto f = static_cast<double>(freedom);
-  return z + (z * z * z + z) / (4 * f) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * f * f);
-}
-
-/// Requires at least two values.
-inline Interval mean_interval(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  double squares = 0;
-  for (const double v : values) squares += (v - mean) * (v - mean);
-  const double half = student_t(values.size() - 1) * std::sqrt(squares / (n - 1) / n);
-  return {mean, mean - half, mean + half};
-}
-
 }  // namespace detail
 
 /// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only in
@@ -100,8 +72,8 @@ inline Interval mean_interval(std::span<const double> values) {
 /// prompts narrow it, more repetitions do not.
 class PolicyBenchmark {
  public:
-  /// Throws std::invalid_argument for fewer than two prompts (one has no interval), an empty one, or an
-  /// option out of range.
+  /// Throws std::invalid_argument for fewer than two prompts (one has no interval) or more than 65,535, an
+  /// empty one, or an option out of range.
   explicit PolicyBenchmark(std::vector<std::vector<Token>> prompts, BenchmarkOptions options = {})
       : prompts_(std::move(prompts)), options_(std::move(options)) {
     if (prompts_.size() < 2)
@@ -188,30 +160,26 @@ class PolicyBenchmark {
       for (std::size_t r = 0; r < repeat; ++r) times.push_back(all[p * repeat + r].*what);
       return detail::median(times);
     };
-    const auto token_time = [&](const std::vector<Run>& all, std::size_t p) {
-      return seconds_of(all, p, &Run::seconds) /
-             static_cast<double>(std::max<std::size_t>(1, all[p * repeat].text.size()));
-    };
+    const auto tokens_of = [](const Run& run) { return static_cast<double>(run.text.size()); };
     PolicyFigures out;
     out.name = name;
     double tokens = 0, rounds = 0, seconds = 0, overhead = 0, offered = 0, accepted = 0;
-    std::vector<double> gains;  // logarithms
+    RatioTerms speed, first_speed;  // tokens per second
     for (std::size_t p = 0; p < prompts_.size(); ++p) {
       const Run& run = runs[p * repeat];  // all repetitions use the same uniform draws
-      tokens += static_cast<double>(run.text.size());
-      seconds += seconds_of(runs, p, &Run::seconds);
+      speed.add(tokens_of(run), seconds_of(runs, p, &Run::seconds));
+      first_speed.add(tokens_of(first[p * repeat]), seconds_of(first, p, &Run::seconds));
+      tokens += speed.over.back(), seconds += speed.under.back();
       overhead += seconds_of(runs, p, &Run::overhead);
       rounds += static_cast<double>(run.rounds);
       offered += static_cast<double>(run.offered), accepted += static_cast<double>(run.accepted);
       out.same_texts += run.text == first[p * repeat].text;
-      gains.push_back(std::log(token_time(first, p) / token_time(runs, p)));
     }
     out.mat = rounds > 0 ? tokens / rounds : 0;
     out.acceptance = offered > 0 ? accepted / offered : 0;
     out.microseconds_per_token = tokens > 0 ? 1e6 * seconds / tokens : 0;
     out.own_microseconds_per_token = tokens > 0 ? 1e6 * overhead / tokens : 0;
-    const Interval gain = detail::mean_interval(gains);
-    out.speedup = {std::exp(gain.value), std::exp(gain.low), std::exp(gain.high)};
+    out.speedup = Bootstrap(prompts_.size()).of(speed, first_speed);
     return out;
   }
 

@@ -37,8 +37,8 @@ double quantile(std::vector<double> values, double share) {
 }
 
 /// Timed tokens and the seconds that they took, by prompt: a token's time is the median over repetitions.
-Terms speed_terms(const BatchRuns& runs) {
-  Terms terms;
+RatioTerms speed_terms(const BatchRuns& runs) {
+  RatioTerms terms;
   for (std::size_t p = 0; p < runs.tokens.size(); ++p) {
     double tokens = 0;
     std::vector<double> each;
@@ -123,21 +123,21 @@ std::vector<BatchFigures> batch_figures(std::span<const std::string> pipelines,
                                         const Outcome& alone) {
   std::optional<Bootstrap> bootstrap;
   if (alone.prompts.size() > 1) bootstrap.emplace(alone.prompts.size());
-  const auto ratio = [&](const Terms& a) {
+  const auto ratio = [&](const RatioTerms& a) {
     return bootstrap ? bootstrap->of(a) : Interval{a.ratio(), a.ratio(), a.ratio()};
   };
-  const auto between = [&](const Terms& a, const Terms& b) {
+  const auto between = [&](const RatioTerms& a, const RatioTerms& b) {
     const double value = over(a.ratio(), b.ratio());
     return bootstrap ? bootstrap->of(a, b) : Interval{value, value, value};
   };
-  std::vector<Terms> one;
+  std::vector<RatioTerms> one;
   for (const BatchRuns& own : runs.front()) one.push_back(speed_terms(own));
   std::vector<BatchFigures> all;
   for (std::size_t b = 0; b < texts.size(); ++b) {
-    const Terms plain = speed_terms(runs[b].front());
+    const RatioTerms plain = speed_terms(runs[b].front());
     for (std::size_t c = 0; c < pipelines.size(); ++c) {
       const BatchRuns& own = runs[b][c];
-      const Terms terms = speed_terms(own);
+      const RatioTerms terms = speed_terms(own);
       BatchFigures f;
       f.name = pipelines[c], f.texts = texts[b];
       f.tokens_per_second = ratio(terms);

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bootstrap.hpp"
 #include "comparison.hpp"
+#include "figures.hpp"
 #include "text_batch.hpp"
 
 namespace specula_tools {

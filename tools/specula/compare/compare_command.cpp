@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "batches.hpp"
-#include "bootstrap.hpp"
 #include "braces.hpp"
 #include "command.hpp"
 #include "compare_options.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include <specula/pipeline.hpp>
+#include <specula/study/bootstrap.hpp>
 #include "batches.hpp"
-#include "bootstrap.hpp"
 #include "braces.hpp"
 #include "json_file.hpp"
 #include "model_options.hpp"
@@ -182,7 +182,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   add_decoding_json(out, options.models);
   engine.add_settings(out);
   out["repeat"] = options.repeat;
-  if (prompts > 1) out["intervals"] = {{"confidence", 0.95}, {"resamples", Bootstrap::kResamples}};
+  if (prompts > 1) out["intervals"] = {{"confidence", 0.95}, {"resamples", specula::Bootstrap::kResamples}};
   add_program_json(out, "specula compare");
   for (const GivenCosts& set : work.costs)
     for (const auto& [drafter, cost] : set.costs) out["costs"][set.name][drafter] = cost;

@@ -13,8 +13,8 @@ double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 double ratio(std::int64_t a, std::int64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
 /// A mean over prompts of tokens per second.
-Terms rate(const Outcome& outcome, bool with_prefill) {
-  Terms terms;
+RatioTerms rate(const Outcome& outcome, bool with_prefill) {
+  RatioTerms terms;
   for (const PromptResult& p : outcome.prompts)
     terms.add(ratio(static_cast<double>(p.first.tokens.size()),
                     p.decode_seconds + (with_prefill ? p.prefill_seconds : 0.0)),
@@ -23,8 +23,8 @@ Terms rate(const Outcome& outcome, bool with_prefill) {
 }
 
 /// New tokens over the seconds of their rounds, so that a prompt counts by the time that it takes.
-Terms speed(const Outcome& outcome) {
-  Terms terms;
+RatioTerms speed(const Outcome& outcome) {
+  RatioTerms terms;
   for (const PromptResult& p : outcome.prompts)
     terms.add(static_cast<double>(p.first.tokens.size()), p.decode_seconds);
   return terms;
@@ -70,8 +70,8 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
 }
 
 /// The ratio of SWI, with `c[d]` calls of the target per call of drafter d.
-Terms swi_terms(const Outcome& outcome, const std::vector<double>& c) {
-  Terms terms;
+RatioTerms swi_terms(const Outcome& outcome, const std::vector<double>& c) {
+  RatioTerms terms;
   for (const PromptResult& p : outcome.prompts) {
     auto cost = static_cast<double>(p.first.stats.target.calls);
     for (std::size_t d = 0; d < c.size(); ++d)
@@ -112,7 +112,7 @@ void add_given(const Outcome& outcome, std::span<const GivenCosts> given, Figure
   }
 }
 
-FigureIntervals intervals_of(const Figures& f, const Terms& baseline, const Bootstrap& bootstrap) {
+FigureIntervals intervals_of(const Figures& f, const RatioTerms& baseline, const Bootstrap& bootstrap) {
   FigureIntervals out{.mat = bootstrap.of(f.terms.mat),
                       .tau = bootstrap.of(f.terms.tau),
                       .acceptance = bootstrap.of(f.terms.acceptance),
@@ -155,7 +155,7 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   out.tokens_per_second = rate(outcome, false).ratio();
   out.tokens_per_second_with_prefill = rate(outcome, true).ratio();
   out.tokens_per_second_over_plain = ratio(out.tokens_per_second, rate(baseline, false).ratio());
-  const Terms plain = speed(baseline);
+  const RatioTerms plain = speed(baseline);
   out.speedup = ratio(out.terms.speed.ratio(), plain.ratio());
   out.overhead_share = outcome.pooled.overhead_share();
   out.mean_proposed = ratio(outcome.pooled.proposed, outcome.pooled.rounds);

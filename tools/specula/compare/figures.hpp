@@ -9,10 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap.hpp"
+#include <specula/study/bootstrap.hpp>
+
 #include "comparison.hpp"
 
 namespace specula_tools {
+
+using specula::Bootstrap, specula::Interval, specula::RatioTerms;
 
 struct DraftCost {
   std::string model;
@@ -45,13 +48,13 @@ struct GivenCosts {
 /// SWI by given costs. Absent for a pipeline with a drafter that the set does not name.
 struct GivenSwi {
   std::string costs;  // which set
-  std::optional<Terms> terms;
+  std::optional<RatioTerms> terms;
 };
 
 /// Sums for the figures that are ratios.
 struct FigureTerms {
-  Terms mat, tau, acceptance, swi;
-  Terms speed;  // new tokens over the seconds of their rounds
+  RatioTerms mat, tau, acceptance, swi;
+  RatioTerms speed;  // new tokens over the seconds of their rounds
 };
 
 /// 95% intervals over prompts, see bootstrap.hpp. c counts as known.

@@ -2,7 +2,7 @@
 // labels: long
 // Bootstrap intervals over prompts.
 
-#include "bootstrap.hpp"
+#include <specula/study/bootstrap.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,18 +12,18 @@
 #include <string>
 #include <vector>
 
-using namespace specula_tools;
+using namespace specula;
 
 namespace {
 
-Terms mean_of(const std::vector<double>& values) {
+RatioTerms mean_of(const std::vector<double>& values) {
   return {.over = values, .under = std::vector<double>(values.size(), 1.0)};
 }
 
 }  // namespace
 
 TEST_CASE("two prompts: all resamples") {
-  const Terms terms{.over = {2, 12}, .under = {2, 4}};
+  const RatioTerms terms{.over = {2, 12}, .under = {2, 4}};
   const Interval found = Bootstrap(2).of(terms);
   CHECK(found.value == doctest::Approx(14.0 / 6));  // the ratio of sums, not the mean of 1 and 3
   CHECK(found.low == doctest::Approx(1.0));         // each with probability 1/4
@@ -60,7 +60,7 @@ TEST_CASE("the interval contains the true value about as often as stated") {
   const Bootstrap bootstrap(40, 2000);
   int covered = 0;
   for (int trial = 0; trial < 400; ++trial) {
-    Terms terms;  // numerator twice the denominator on average
+    RatioTerms terms;  // numerator twice the denominator on average
     for (int p = 0; p < 40; ++p) {
       const double calls = 20 + static_cast<double>(bits() % 21);
       terms.add(calls * (1.5 + static_cast<double>(bits() % 1001) / 1000), calls);
@@ -73,7 +73,7 @@ TEST_CASE("the interval contains the true value about as often as stated") {
 }
 
 TEST_CASE("two pipelines are compared on the same resamples") {
-  Terms a, b;
+  RatioTerms a, b;
   for (const double easy : {1.0, 9.0, 2.0, 30.0, 4.0, 5.0}) {
     a.add(1.1 * easy, 1);
     b.add(easy, 1);
@@ -87,7 +87,7 @@ TEST_CASE("two pipelines are compared on the same resamples") {
 }
 
 TEST_CASE("the same seed gives the same interval, another seed nearly the same") {
-  const Terms terms = mean_of({1, 4, 2, 8, 5, 7, 1, 3});
+  const RatioTerms terms = mean_of({1, 4, 2, 8, 5, 7, 1, 3});
   const Interval one = Bootstrap(8).of(terms), again = Bootstrap(8).of(terms),
                  other = Bootstrap(8, 10000, 2).of(terms);
   CHECK(one.low == again.low);
@@ -101,11 +101,11 @@ TEST_CASE("a denominator of 0") {
   CHECK(found.value == 0);
   CHECK(found.low == 0);
   CHECK(found.high == 0);
-  CHECK(Terms{}.ratio() == 0);
+  CHECK(RatioTerms{}.ratio() == 0);
 }
 
 TEST_CASE("invalid input is refused") {
-  CHECK_THROWS_WITH_AS(Bootstrap(1), "Bootstrap: prompts is 1, must be 2 to 65535", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Bootstrap(1), "Bootstrap: prompts is 1, must be in [2, 65535]", std::invalid_argument);
   CHECK_THROWS_AS(Bootstrap(65536), std::invalid_argument);
   CHECK_THROWS_AS(Bootstrap(3, 39), std::invalid_argument);
   CHECK_THROWS_WITH_AS(Bootstrap(3).of({.over = {1, 1}, .under = {1, 1}}),
