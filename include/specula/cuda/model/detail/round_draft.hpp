@@ -18,14 +18,13 @@ class RoundDraft {
   using Decoder = DeviceDecoder<Device>;
 
  public:
-  /// `again`: tokens of the first pass. `most`: of any other. `place` and `before_place`: see BeginRound.
+  /// `again`: tokens of the first pass. `most`: of any other. `place`: see BeginRound.
   RoundDraft(Device& device, Decoder& model, const Decoder& target, const PassConstants& constants, int again,
-             int most, const std::int32_t* place, const std::int32_t* before_place)
+             int most, const std::int32_t* place)
       : model_(model),
-        target_(model.weights().conditioned_on == Conditioning::nothing ? nullptr : &target),
+        target_(target),
         constants_(constants),
         place_(place),
-        before_place_(before_place),
         first_(device, model, &target, constants, again, false, true),
         plan_(model.plan(most, false)) {
     model.prepare(kHeights.front(), false, true);
@@ -44,15 +43,14 @@ class RoundDraft {
   /// Draft token `number`, from 1, of a chain whose earlier ones ran. One row.
   void one(const Token* token, int number, float* logits) {
     run({token, constants_.count, place_ + number, constants_.count, place_ + number, 1, 1}, constants_.chain,
-        PassConstants::kWords, before_place_ + number, nullptr, logits);
+        PassConstants::kWords, place_ + number - 1, nullptr, logits);
   }
   /// `count` nodes of a tree, of which `earlier` ran, the root included, and that are numbered in this order.
-  /// `begin`: 0 and the count. A row for each.
+  /// A row for each.
   void nodes(const Token* token, const std::int32_t* position, const NodeId* parent,
-             const std::uint64_t* mask, int words, const std::int32_t* begin, int count, int earlier,
-             float* logits) {
-    run({token, begin, place_, constants_.count + earlier, position, count, 1}, mask, words, parent, place_,
-        logits);
+             const std::uint64_t* mask, int words, int count, int earlier, float* logits) {
+    run({token, constants_.begin_of(count), place_, constants_.count + earlier, position, count, 1}, mask,
+        words, parent, place_, logits);
   }
 
  private:
@@ -64,13 +62,13 @@ class RoundDraft {
     pass.row = constants_.count;
     pass.feature = feature, pass.feature_base = feature_base;
     pass.height = kHeights.front(), pass.logits = logits;
-    model_.pass(plan_, pass, true, {target_, &cross_, place_, nullptr, 0});  // all of the target's tokens
+    model_.pass(plan_, pass, true, {&target_, &cross_, place_, nullptr, 0});  // all of the target's tokens
   }
 
   Decoder& model_;
-  const Decoder* target_;
+  const Decoder& target_;
   PassConstants constants_;
-  const std::int32_t *place_, *before_place_;
+  const std::int32_t* place_;
   TextPasses<Device> first_;
   typename Device::Attention plan_, cross_{};
 };

@@ -59,7 +59,7 @@ class TextPasses {
   TextPasses(Device& device, Decoder& model, const Decoder* target, const PassConstants& constants, int most,
              bool exact, bool has_rows)
       : model_(model),
-        target_(model.weights().conditioned_on == Conditioning::nothing ? nullptr : target),
+        target_(target),
         constants_(constants),
         height_(height_of(most)),
         plan_(model.plan(most, exact)) {
