@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -32,34 +33,25 @@ namespace specula::cuda {
 
 namespace detail {
 
-/// The plan of a rule on a device, for drafts of the form `Draft`.
-template <class Rule, class Draft>
-struct RoundRule {
+// Its type is the plan of a rule on a device, for drafts of the form `Draft`.
+template <class Draft>
+GreedyPlan<float> round_plan(Greedy);
+template <class Draft>
+SampleAndMatchPlan<float> round_plan(SampleAndMatch);
+template <class Draft>
+RejectionPlan<float, Draft> round_plan(Rejection);
+template <class Draft>
+BlockPlan<float, Draft> round_plan(Block);
+template <class Draft>
+TraversalPlan<float, Draft> round_plan(Traversal);
+template <class Draft, class Rule>
+auto round_plan(Rule) {
   static_assert(
       sizeof(Rule) == 0,
       "cuda::Round has no kernel for this rule: Greedy, SampleAndMatch, Rejection, Block and Traversal have "
       "one; run the others by a Speculator over cuda::Model, which takes every rule");
-};
-template <class Draft>
-struct RoundRule<Greedy, Draft> {
-  using Plan = GreedyPlan<float>;
-};
-template <class Draft>
-struct RoundRule<SampleAndMatch, Draft> {
-  using Plan = SampleAndMatchPlan<float>;
-};
-template <class Draft>
-struct RoundRule<Rejection, Draft> {
-  using Plan = RejectionPlan<float, Draft>;
-};
-template <class Draft>
-struct RoundRule<Block, Draft> {
-  using Plan = BlockPlan<float, Draft>;
-};
-template <class Draft>
-struct RoundRule<Traversal, Draft> {
-  using Plan = TraversalPlan<float, Draft>;
-};
+  return 0;
+}
 
 }  // namespace detail
 
@@ -181,11 +173,12 @@ class Round {
     target_reader_.read(text_, size - 1, 1, count_up_);
   }
 
-  /// Launches a round of `length` draft tokens (0: none; a chain's: up to longest(); else longest()), then
-  /// returns the tokens of the round before, empty for the first: valid until the next call. A round after
-  /// the text's end is idle. Throws std::invalid_argument for another length, std::logic_error before
-  /// start(), and DeviceError: text() is then what was read.
-  Tokens step(std::int32_t length) {
+  /// Launches a round of so many draft tokens (0: none; a chain's: up to longest(); else longest(), which is
+  /// the default), then returns the tokens of the round before, empty for the first: valid until the next
+  /// call. A round after the text's end is idle. Throws std::invalid_argument for another length,
+  /// std::logic_error before start(), and DeviceError: text() is then what was read.
+  Tokens step(std::optional<std::int32_t> asked = {}) {
+    const std::int32_t length = asked.value_or(longest());
     if (length != 0 && (length < sizes_.shortest || length > longest()))
       throw std::invalid_argument("cuda::Round::step: length " + std::to_string(length) + ", must be 0 or " +
                                   (sizes_.shortest < longest() ? "1 to " : "") + std::to_string(longest()));
@@ -203,24 +196,17 @@ class Round {
     pending_ = true;
     return out;
   }
-  /// The same at full length.
-  Tokens step() { return step(longest()); }
   /// The tokens of the last round, without another one.
   Tokens drain() {
     if (!std::exchange(pending_, false)) return {};
     return read(slots_[(next_ + 1) % 2]);
   }
 
-  /// A whole text by rounds of one length; `sink` is given each round's tokens, and may end it by `false`.
-  /// Throws as start() and step().
-  template <class Sink>
-  Generated generate(Tokens prompt, const Limits& limits, std::uint64_t seed, Sink sink) {
-    return generate(prompt, limits, seed, std::move(sink), longest());
-  }
-  /// The same with rounds of `length`.
+  /// A whole text by rounds of `length`, as step() takes it; `sink` is given each round's tokens, and may end
+  /// it by `false`. Throws as start() and step().
   template <class Sink>
   Generated generate(Tokens prompt, const Limits& limits, std::uint64_t seed, Sink sink,
-                     std::int32_t length) {
+                     std::optional<std::int32_t> length = {}) {
     start(prompt, limits, seed);
     bool goes_on = true;
     while (goes_on && !finished_) {
@@ -372,7 +358,7 @@ class Round {
   Growth growth_;
   detail::TextReader<Device> target_reader_, draft_reader_;
   typename Device::Attention plan_;
-  typename detail::RoundRule<Rule, Draft>::Plan rule_;
+  decltype(detail::round_plan<Draft>(Rule())) rule_;
   VerifyResults results_;
   Result* result_;
   // The host's, pinned.
