@@ -21,17 +21,6 @@
 
 namespace specula::cuda {
 
-/// A proposal on a device, its root first. Arrays on the device.
-struct RoundProposal {
-  const Token* token = nullptr;            ///< (width) padding is negative
-  const NodeId* parent = nullptr;          ///< (width) null: a chain
-  const std::int32_t* begin = nullptr;     ///< (2) 0 and the width
-  const std::int32_t* position = nullptr;  ///< (width) in the text
-  const std::uint64_t* mask = nullptr;     ///< (width, words) as DevicePass has it
-  int words = 0,                           ///< of a node
-      width = 0;                           ///< nodes, padding included
-};
-
 /// How large the proposals of a shape get on a device.
 struct GrowthSizes {
   int width = 0,        ///< nodes of the largest, the root included
@@ -63,12 +52,6 @@ struct GrowthInput {
   const SamplingParams *params, *greedy;
   const std::uint64_t* seed;
   const std::uint32_t* sequence;
-
-  /// The first `tokens` from the root on.
-  RoundProposal chain(int tokens) const {
-    return {root,  nullptr, constants.begin_of(tokens), draft.place(), constants.chain, PassConstants::kWords,
-            tokens};
-  }
 };
 
 inline void expect_growth(const char* field, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -91,7 +74,7 @@ class TreeGrowth {
     memory_ = allocate<double>(workspace_bytes(plan_) / sizeof(double) + 1);
     const int n = plan_.width;
     tree_.token = allocate<Token>(n), tree_.parent = allocate<NodeId>(n);
-    tree_.begin = allocate<std::int32_t>(2), tree_.position = allocate<std::int32_t>(n);
+    tree_.position = allocate<std::int32_t>(n);
     tree_.ancestors = allocate<std::uint64_t>(n * mask_words(n));
   }
   template <class T>
@@ -106,9 +89,9 @@ class TreeGrowth {
   }
   RoundProposal finish() {
     in_.device.finish(plan_, roots(), tree_, memory_);
-    const int width = plan_.width;
-    return {tree_.token,     tree_.parent,      tree_.begin, tree_.position,
-            tree_.ancestors, mask_words(width), width};
+    return {
+        in_.draft.pass(tree_.token, tree_.position, tree_.ancestors, mask_words(plan_.width), plan_.width),
+        tree_.parent};
   }
 
   GrowthInput<Device> in_;
@@ -153,7 +136,7 @@ class DeviceGrowth<Device, Chain<mode>> {
   }
 
   /// Enqueues the draft's passes of a chain of `length`.
-  RoundProposal enqueue(int length) {
+  detail::RoundProposal enqueue(int length) {
     const int vocab = in_.draft.vocab();
     for (int i = 0; i < length; ++i) {
       float* const row = logits_ + static_cast<std::int64_t>(i) * vocab;
@@ -172,7 +155,7 @@ class DeviceGrowth<Device, Chain<mode>> {
       draw.stats = stats_ + i;
       in_.device.draw(plan_, draw);
     }
-    return in_.chain(length + 1);
+    return in_.draft.chain(in_.root, length + 1);
   }
   /// Of the proposal, which was drawn.
   Draft draft() const { return {logits_, in_.draft.vocab(), stats_}; }
@@ -205,7 +188,7 @@ class DeviceGrowth<Device, Cape> : public detail::TreeGrowth<Device, CapePlan<fl
                this->template allocate<std::int32_t>(shape.length)} {}
 
   /// Enqueues the draft's passes.
-  RoundProposal enqueue(int length) {
+  detail::RoundProposal enqueue(int length) {
     for (int i = 0; i < length; ++i) {
       if (i == 0)
         this->in_.draft.first(this->logits_);
@@ -254,14 +237,15 @@ class DeviceGrowth<Device, DynamicTree> : public detail::TreeGrowth<Device, Dyna
   }
 
   /// Enqueues the draft's passes.
-  RoundProposal enqueue(int) {
+  detail::RoundProposal enqueue(int) {
     const int top_k = this->plan_.top_k, words = this->plan_.draft_words;
     this->in_.draft.first(this->logits_);
     this->grow(0, levels_);
     for (int level = 0; level < this->plan_.expansions; ++level) {
       const int at = level * top_k;
-      this->in_.draft.nodes(levels_.token + at, levels_.position + at, levels_.parent + at,
-                            levels_.ancestors + at * words, words, top_k, 1 + at, this->logits_);
+      this->in_.draft.nodes(this->in_.draft.pass(levels_.token + at, levels_.position + at,
+                                                 levels_.ancestors + at * words, words, top_k, 1 + at),
+                            levels_.parent + at, this->logits_);
       this->grow(level + 1, levels_);
     }
     return this->finish();

@@ -311,15 +311,12 @@ class Round {
     // `place` of each token, and one array for `before_place`: it is the `place` of the token before.
     std::int32_t* const place = places_ + 1;
     device_.run(detail::BeginRound{text_, passes_.again(), sizes_.held, input_.root, place, places_});
-    const RoundProposal proposal = length > 0 ? growth_.enqueue(length) : input_.chain(1);
-    DevicePass pass;
-    pass.tokens = {proposal.token,    proposal.begin, place, constants_.count,
-                   proposal.position, proposal.width, 1};
-    pass.mask = proposal.mask, pass.words = proposal.words;
-    pass.row = constants_.count, pass.height = height_;
-    target_.pass(plan_, pass, true);
+    detail::RoundProposal proposal = length > 0 ? growth_.enqueue(length) : passes_.chain(input_.root, 1);
+    proposal.pass.height = height_;
+    target_.pass(plan_, proposal.pass, true);
+    const detail::PassTokens& nodes = proposal.pass.tokens;
     Trees trees{};
-    trees.begin = proposal.begin, trees.token = proposal.token, trees.parent = proposal.parent;
+    trees.begin = nodes.begin, trees.token = nodes.token, trees.parent = proposal.parent;
     trees.position = place, trees.seed = input_.seed, trees.sequence = input_.sequence;
     TargetRows<float> rows{target_.logits(), target_.weights().vocab};
     rows.params = input_.params;
