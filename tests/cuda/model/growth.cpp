@@ -6,6 +6,7 @@
 // tokens are accepted or not.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fstream>
@@ -214,6 +215,33 @@ TEST_CASE("shapes by a draft that agrees often, and rules") {
   check(on, DynamicTree{.top_k = 3, .expansions = 3, .total = 8}, Greedy{}, greedy, 9, 32);
   check(on, DynamicTree{.top_k = 3, .expansions = 3, .total = 8}, SampleAndMatch{}, warm, 9, 32);
   check(on, DynamicTree{.top_k = 4, .expansions = 3, .total = 4}, Greedy{}, greedy, 9, 32);
+}
+
+TEST_CASE("rounds of prescribed lengths, plain ones between, are the host's of these sizes") {
+  Models on(Draft{.name = "plain draft of two layers", .layers = 2});
+  const Chain<Draw::sampled> chain{.length = 4};
+  const SamplingParams params{.temperature = 1.5f};
+  const std::vector<Token> prompt = random_tokens(5, 8);
+  Model target(on.device, on.target, {.capacity = on.capacity}),
+      draft(on.device, on.draft, {.capacity = on.capacity});
+  Speculator host{TreeVerifier{target, Rejection{}, params}, ModelDrafter{draft}, chain};
+  cuda::Round run(on.device, on.target, on.draft, chain, Rejection{},
+                  {.capacity = on.capacity, .params = params});
+  PhiloxRandom rng{7};
+  host.start(prompt), run.start(prompt, {.max_new_tokens = 80}, 7);
+  specula_test::Random random(3);
+  std::vector<std::size_t> sizes;  // of the host's text after each round
+  for (int round = 0; host.text().size() < 80; ++round) {
+    const std::int32_t length = round < 30 ? 0 : random.below(5);  // at first more than one pass catches up
+    host.begin(rng, {}, nullptr, 1 + length);
+    host.end();
+    sizes.push_back(host.text().size());
+    run.step(length);
+    CHECK(run.text().size() == (round == 0 ? prompt.size() : sizes[sizes.size() - 2]));
+  }
+  run.drain();
+  CHECK(std::equal(run.text().begin(), run.text().end(), host.text().begin(), host.text().end()));
+  CHECK(sizes.size() < 65);
 }
 
 TEST_CASE("target and draft read a prompt by several passes") {

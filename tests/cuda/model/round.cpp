@@ -99,11 +99,12 @@ TEST_CASE("lengths that change from round to round, with hundreds of tokens that
     }
     CHECK(text == plain);
   }
-  // A round that drafts after k plain ones accepts what it accepts if the draft has read everything.
+  // Rounds that draft after k plain ones accept what they accept if the draft has read everything.
+  constexpr int kRounds = 6;
   const auto accepted_after = [&](int plain_rounds, const std::vector<Token>& from) {
-    run.start(from, {.max_new_tokens = 90}, 1);
+    run.start(from, {.max_new_tokens = 100}, 1);
     for (int i = 0; i < plain_rounds; ++i) run.step(0);
-    run.step(4);
+    for (int i = 0; i < kRounds; ++i) run.step(4);
     run.drain();
     return run.text().size() - from.size() - static_cast<std::size_t>(plain_rounds);
   };
@@ -113,7 +114,7 @@ TEST_CASE("lengths that change from round to round, with hundreds of tokens that
     longer.insert(longer.end(), plain.begin(), plain.begin() + k);
     const std::size_t accepted = accepted_after(k, prompt);
     CHECK(accepted == accepted_after(0, longer));
-    drafted += accepted > 1;
+    drafted += accepted > kRounds;
   }
   CHECK(drafted > 0);
 }
@@ -171,6 +172,7 @@ TEST_CASE("a full context ends a text where the host's rounds end it, and says s
     specula::Speculator host{specula::TreeVerifier{target, Greedy{}, SamplingParams{.temperature = 0}},
                              specula::ModelDrafter{draft}, shape};
     cuda::Round run(on.device, on.target, on.draft, shape, Greedy{}, {.capacity = kCapacity});
+    auto roomy = round_of(on, shape);
     for (const int size : sizes) {
       const std::vector<Token> prompt(long_prompt.begin(), long_prompt.begin() + size);
       const int room = kCapacity + 1 - size;
@@ -187,7 +189,12 @@ TEST_CASE("a full context ends a text where the host's rounds end it, and says s
         CHECK(text_of(run, prompt, {.max_new_tokens = limit}, run.longest(), &how) == expected);
         CHECK(how == ends);
         CHECK(run.status() == Status::ok);
-        if (same_rounds) CHECK(run.rounds() == host.stats().rounds);
+        if (same_rounds)
+          CHECK(run.rounds() == host.stats().rounds);
+        else if (limit > room + 1) {  // as many as a context with room takes for these tokens
+          CHECK(text_of(roomy, prompt, {.max_new_tokens = room}, roomy.longest()) == expected);
+          CHECK(run.rounds() == roomy.rounds());
+        }
         if (limit > room) continue;
         CHECK(text_of(run, prompt, {.max_new_tokens = limit}, 0, &how) == expected);
         CHECK(how == ends);
@@ -195,7 +202,9 @@ TEST_CASE("a full context ends a text where the host's rounds end it, and says s
     }
   };
   check(Chain<>{.length = 4}, {24, 25, 26, 30}, true);
-  // The host's last trees are smaller. These have fewer nodes than the draft runs.
+  // The host's last trees are smaller. Nodes that count have slots beyond the text's last one.
+  check(specula::DynamicTree{.top_k = 4, .expansions = 3, .total = 12}, {20, 22, 24, 26}, false);
+  // These have fewer nodes than the draft runs.
   check(specula::DynamicTree{.top_k = 4, .expansions = 3, .total = 4}, {24, 30}, false);
   check(specula::Cape{.length = 6, .budget = 3}, {24, 30}, false);
 
