@@ -406,6 +406,17 @@ END
   expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
   expect 0 '^as the file says  *1, 2, 3 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 0 '^second and third draft tokens, 38 rows' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  # What its user says of it goes before its file.
+  expect 0 '^chain:3@other ' "$specula" compare --models "$models" --draft "rule=$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
+    --draft "other=$scratch/eagle3,layers=states,norm_output=true" --pipelines 'chain:3@rule chain:3@other'
+  expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3,layers=states" --tokens 8
+  expect 2 'eagle3,layers=1-2: layers= names 2 states, the head reads 3' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2" --prompt x
+  expect 2 "layers= is 'inputs', expected states, outputs, or numbers" "$specula" compare --models "$models" --draft "$scratch/eagle3,layers=inputs"
+  expect 2 "norm_output= is 'no', expected true or false" "$specula" head "$models/target" "$scratch/eagle3,norm_output=no"
+  expect 1 'it reads state 9 of its target (as asked), which has 4 layers' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2-9" --prompt x
+  expect 1 'it reads state 9 of its target (as asked), which has 4 layers' "$specula" head "$models/target" "$scratch/eagle3,layers=1-2-9"
+  expect 2 'is no EAGLE-3 head: layers= and norm_output= say nothing of it' "$specula" run --models "$models" --draft "$models/small,norm_output=true" --prompt x
   expect 2 "is no EAGLE-3 head (docs/heads.md has the formats)" "$specula" head "$models/target" "$models/small" --tokens 40
   expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
   expect 1 "key 'architectures': 'PEagleDraftModel' is a draft head that other programs trained" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
