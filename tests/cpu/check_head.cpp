@@ -138,6 +138,42 @@ TEST_CASE("a look at what a target has read: the rows of its end, by its states 
   }
 }
 
+TEST_CASE("rows of chains are those of the head after what it handed on itself") {
+  const auto target_weights = random_weights<float>(small_target(kVocab), 5);
+  auto config = small_head(target_weights->config, 23);
+  const auto text = random_tokens(30);
+  std::vector<HeadRows> both;
+  for (const bool normed : {false, true}) {
+    config.eagle3->norm_output = normed;
+    const auto weights = random_weights<float>(config, 6, target_weights);
+    Decoder<float> target(target_weights, {.capacity = 80, .feature_layers = config.feature_layers});
+    Decoder<float> head(weights, {.capacity = 80}), alone(target_weights, {.capacity = 80});
+    target.append(text);
+    both.push_back(chain_rows_at_end(weights, target, text, 29));
+    REQUIRE(both.back().count() == 28);  // roots at 1, 3, ... 27
+    Decoder<float> reader(target_weights, {.capacity = 80, .feature_layers = config.feature_layers});
+    for (const std::size_t root : {1u, 9u, 27u}) {
+      reader.truncate(0), reader.append(Tokens(text).first(root));
+      head.truncate(0), head.set_target_state(reader.features());
+      head.append(Tokens(text).first(root));
+      const std::vector<NodeId> chain{kNoParent, 0, 1};
+      const LogitsView rows = head.extend(Tokens(text).subspan(root, 3), chain);
+      for (const std::size_t d : {1u, 2u}) {
+        const auto row = rows.row(static_cast<std::int32_t>(d));
+        const auto choice = best(last_row(alone, Tokens(text).first(root + d + 1)));
+        double sum = 0;
+        for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+        const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+        const double found = both.back().losses[root - 1 + d - 1];
+        CHECK((loss == found || std::abs(loss - found) < 1e-4));
+      }
+    }
+    CHECK(chain_rows_at_end(weights, target, Tokens(text).first(3), 64).count() == 0);
+    CHECK(chain_rows_at_end(weights, target, Tokens(text).first(4), 64).count() == 2);
+  }
+  CHECK(both[0].losses != both[1].losses);
+}
+
 TEST_CASE("the readings that a file leaves open") {
   Eagle3Config head;
   head.states = {2, 8, 13}, head.states_from = StatesFrom::nested_outputs;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -96,21 +97,24 @@ void see_rows(Decoder<Real>& model, Tokens text, std::size_t from, See see) {
   }
 }
 
+/// Adds a head's row where the target's first choice is `choice`.
+inline void add_row(HeadRows& to, std::span<const float> row, Token choice) {
+  const auto best = std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (const float logit : row) sum += std::exp(static_cast<double>(logit) - static_cast<double>(*best));
+  to.losses.push_back(std::log(sum) + static_cast<double>(*best) -
+                      static_cast<double>(row[static_cast<std::size_t>(choice)]));
+  to.right += best - row.begin() == choice;
+}
+
 /// The head's rows of `text` after its first `from` tokens, which read `states`; `choices`: the target's.
 inline HeadRows score_rows(Decoder<float>& head, const FeaturesView<float>& states, Tokens text,
                            std::size_t from, std::span<const Token> choices) {
   head.truncate(0);
   head.set_target_state(states);
   HeadRows out;
-  see_rows(head, text, from, [&](std::span<const float> row) {
-    const auto best = std::max_element(row.begin(), row.end());
-    const Token choice = choices[out.losses.size()];
-    double sum = 0;
-    for (const float logit : row) sum += std::exp(static_cast<double>(logit) - static_cast<double>(*best));
-    out.losses.push_back(std::log(sum) + static_cast<double>(*best) -
-                         static_cast<double>(row[static_cast<std::size_t>(choice)]));
-    out.right += best - row.begin() == choice;
-  });
+  see_rows(head, text, from,
+           [&](std::span<const float> row) { add_row(out, row, choices[out.losses.size()]); });
   return out;
 }
 
@@ -156,6 +160,44 @@ inline FeaturesView<float> part_of(const FeaturesView<float>& all, std::size_t f
           apart(row), specula::detail::ViewGuard(changes), states};
 }
 
+/// The last `most` + 1 tokens of a text that a target has read, its states there, and its first choices after
+/// each of them but the first. Views of it are valid while it lives.
+class TextEnd {
+ public:
+  TextEnd(Decoder<float>& target, Tokens text, std::int32_t most)
+      : tokens(text.last(std::min(text.size(), static_cast<std::size_t>(std::max(0, most)) + 1))) {
+    if (tokens.size() < 2) return;
+    const DecoderOptions& own = target.options();
+    options = {.capacity = static_cast<std::int32_t>(tokens.size() + 1 + kHeadNodes),
+               .max_nodes = static_cast<std::int32_t>(kHeadNodes),
+               .team = target.team(),
+               .isa = own.isa,
+               .inputs = own.inputs,
+               .vnni = own.vnni};
+    all_ = target.features();
+    first_ = text.size() - tokens.size();
+    std::vector<Token> longer(tokens.begin(), tokens.end());
+    longer.push_back(0);  // whose row is the target's at the last token
+    Decoder<float> lm_head(lm_head_of(target.weights()), options);
+    lm_head.set_target_state(states(tokens.size()));
+    see_rows(lm_head, longer, 2, add_choices(choices));
+  }
+  TextEnd(const TextEnd&) = delete;
+  TextEnd& operator=(const TextEnd&) = delete;
+
+  /// The target's at the first `count` tokens.
+  FeaturesView<float> states(std::size_t count) const { return part_of(all_, first_, count, unchanged_); }
+
+  Tokens tokens;
+  DecoderOptions options;      // of a head for them
+  std::vector<Token> choices;  // (tokens - 1)
+
+ private:
+  FeaturesView<float> all_;
+  std::size_t first_ = 0;
+  specula::detail::ChangeCount unchanged_;
+};
+
 }  // namespace detail
 
 /// The last `most` rows of a text, of at least two tokens, which a head and its target are given anew:
@@ -178,25 +220,31 @@ inline HeadRows head_rows(Decoder<float>& head, Decoder<float>& target, Tokens t
 /// target's LM head over `most` tokens; allocates.
 inline HeadRows head_rows_at_end(const std::shared_ptr<const DecoderWeights<float>>& head,
                                  Decoder<float>& target, Tokens text, std::int32_t most) {
-  const std::size_t count = std::min(text.size(), static_cast<std::size_t>(std::max(0, most)) + 1);
-  if (count < 2) return {};
-  const FeaturesView<float> all = target.features();
-  const specula::detail::ChangeCount unchanged;
-  const auto states = detail::part_of(all, text.size() - count, count, unchanged);
-  const DecoderOptions& own = target.options();
-  const DecoderOptions options{.capacity = static_cast<std::int32_t>(count + 1 + detail::kHeadNodes),
-                               .max_nodes = static_cast<std::int32_t>(detail::kHeadNodes),
-                               .team = target.team(),
-                               .isa = own.isa,
-                               .inputs = own.inputs,
-                               .vnni = own.vnni};
-  std::vector<Token> window(text.end() - static_cast<std::ptrdiff_t>(count), text.end()), choices;
-  window.push_back(0);  // whose row is the last token's of the target
-  Decoder<float> lm_head(detail::lm_head_of(target.weights()), options);
-  lm_head.set_target_state(states);
-  detail::see_rows(lm_head, window, 2, detail::add_choices(choices));
-  Decoder<float> model(head, options);
-  return detail::score_rows(model, states, Tokens(window).first(count), 1, choices);
+  const detail::TextEnd end(target, text, most);
+  if (end.choices.empty()) return {};
+  Decoder<float> model(head, end.options);
+  return detail::score_rows(model, end.states(end.tokens.size()), end.tokens, 1, end.choices);
+}
+
+/// The same of second and third draft tokens, where the head goes on from what it hands on itself: of chains
+/// of three along the text, from every second token. What norm_output changes shows in these rows alone.
+inline HeadRows chain_rows_at_end(const std::shared_ptr<const DecoderWeights<float>>& head,
+                                  Decoder<float>& target, Tokens text, std::int32_t most) {
+  const detail::TextEnd end(target, text, most);
+  HeadRows out;
+  if (end.choices.empty()) return out;
+  Decoder<float> model(head, end.options);
+  constexpr std::array<NodeId, 3> kChain{kNoParent, 0, 1};
+  for (std::size_t root = 1; root + kChain.size() <= end.tokens.size(); root += 2) {
+    const auto held = static_cast<std::size_t>(model.size());
+    model.set_target_state(end.states(root));
+    model.append(end.tokens.subspan(held, root - held));
+    const LogitsView rows = model.extend(end.tokens.subspan(root, kChain.size()), kChain);
+    for (std::int32_t d : {1, 2})
+      detail::add_row(out, rows.row(d), end.choices[root - 1 + static_cast<std::size_t>(d)]);
+    model.truncate(static_cast<std::int32_t>(root));
+  }
+  return out;
 }
 
 /// A way to read a head's file.
