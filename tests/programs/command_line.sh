@@ -421,6 +421,22 @@ END
   expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
   expect 1 "key 'architectures': 'PEagleDraftModel' is a draft head that other programs trained" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
 fi
+# The pack's trained heads: specula run looks at them when it has read a prompt, and refuses another order of states.
+pack=$examples/models
+if [ -e "$pack/eagle3/model.safetensors" ]; then
+  long='Question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. Each clip costs 2 dollars, and
+she pays 10 dollars for a box in which she carries them to school. How many dollars does she have left at the end of May, after she has given
+half of them to her brother, who wants to buy a book?'
+  for head in eagle3 eagle31; do
+    expect 0 "^chain:3@$head: 8 tokens" "$specula" run --models "$pack" --pipeline chain:3@$head --prompt "$long" --max-new-tokens 8
+    never '^warning'
+  done
+  expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= names other states" \
+    "$specula" run --models "$pack" --draft "$pack/eagle3,layers=16-0-1" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
+  also '; specula head looks at more'
+  expect 0 '^another reading is better beyond doubt; this takes it: --draft .*/eagle31,layers=2-8-13$' \
+    sh -c '"$@" || true' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
+fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.
 if command -v python3 >/dev/null && [ -e "$whole/hass/model.safetensors" ]; then

@@ -27,22 +27,20 @@ inline std::string judge(const std::string& name, const specula::cpu::Eagle3Conf
   using specula::cpu::StatesFrom;
   if (rows.count() < kFewest || rows.agreement() >= kWeakAgreement) return "";
   if (rows.right > 0 && rows.count() < kLookedAt) return "";  // chance alone may do that
-  const std::string tokens = "of the prompt's last " + std::to_string(rows.count()) + " tokens";
-  constexpr const char* kMore = "; specula head looks at more";
-  if (rows.right > 0)
-    return "the head '" + name + "' is right at " + std::to_string(rows.right) + " " + tokens +
-           ": it is hardly worth its time on such text, which is probably unlike what it was trained on" +
-           kMore;
-  const std::string cause =
-      head.states_from == StatesFrom::standard
+  const char* cause =
+      head.states_from == StatesFrom::caller
+          ? "layers= probably names other states, or in another order, than it was trained on"
+      : rows.right > 0 ? "the text is probably unlike what it was trained on"
+      : head.states_from == StatesFrom::standard
           ? "its file names no layers, and it was probably trained on others than 2, L / 2, L - 3: "
             "--draft PATH,layers=2-8-13 takes their numbers"
-      : head.states_from == StatesFrom::caller
-          ? "layers= names other states, or in another order, than it was trained on"
           : "it is probably made for another target, or its file names other states, or in another order, "
             "than it was trained on";
-  const std::string what = "the head '" + name + "' is right at none " + tokens + ": " + cause + kMore;
-  if (rows.count() >= kLookedAt) throw HeadRefused(what);
+  const std::string what = "the head '" + name + "' is right at " +
+                           (rows.right > 0 ? std::to_string(rows.right) : std::string("none")) +
+                           " of the prompt's last " + std::to_string(rows.count()) + " tokens: " + cause +
+                           "; specula head looks at more";
+  if (rows.right == 0 && rows.count() >= kLookedAt) throw HeadRefused(what);
   return what;
 }
 
