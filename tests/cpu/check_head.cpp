@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -78,6 +79,101 @@ TEST_CASE("rows are those of the head token by token, with the states of all tok
   }
 }
 
+namespace {
+
+/// Expects the same rows, but for rounding.
+void expect_near(const HeadRows& one, const HeadRows& other) {
+  CHECK(one.right == other.right);
+  REQUIRE(one.count() == other.count());
+  for (std::size_t i = 0; i < one.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK((one.losses[i] == other.losses[i] || std::abs(one.losses[i] - other.losses[i]) < 1e-4));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a look at what a target has read: the rows of its end, by its states alone") {
+  const auto target_weights = random_weights<float>(small_target(kVocab), 5);
+  for (const auto& kind : head_kinds(target_weights->config, 23)) {
+    const DecoderConfig& config = kind.second;
+    CAPTURE(kind.first);
+    const auto weights = random_weights<float>(config, 6, target_weights);
+    Decoder<float> target(target_weights, {.capacity = 80, .feature_layers = config.feature_layers});
+    Decoder<float> head(weights, {.capacity = 80});
+    const auto text = random_tokens(40);
+    const HeadRows all = head_rows(head, target, text, 39);  // leaves the text in the target
+    const auto changes = target.change_count();
+    expect_near(head_rows_at_end(weights, target, text, 39), all);
+    expect_near(head_rows_at_end(weights, target, text, 64), all);
+    CHECK(target.change_count() == changes);
+    target.append(random_tokens(30));  // what comes after does not count
+    expect_near(head_rows_at_end(weights, target, text, 39), all);
+    CHECK(head_rows_at_end(weights, target, Tokens(text).first(1), 64).count() == 0);
+
+    // Of the last 17 of 18 tokens: the head sees no others, of the target's states these.
+    const FeaturesView<float> states = target.features();
+    std::vector<float> features, inner;
+    for (std::int32_t i = 22; i < 40; ++i) {
+      features.insert(features.end(), states.row(i).begin(), states.row(i).end());
+      for (std::size_t k = 0; k < config.feature_layers.size(); ++k)
+        inner.insert(inner.end(), states.hidden_state(i, k).begin(), states.hidden_state(i, k).end());
+    }
+    const auto width = static_cast<std::ptrdiff_t>(target_weights->config.hidden_size);
+    const specula::detail::ChangeCount unchanged;
+    const FeaturesView<float> copied(features.data(), 18, target_weights->config.hidden_size, width,
+                                     specula::detail::ViewGuard(unchanged),
+                                     {config.feature_layers, inner.data(),
+                                      width * static_cast<std::ptrdiff_t>(config.feature_layers.size())});
+    head.truncate(0), head.set_target_state(copied);
+    const HeadRows end = head_rows_at_end(weights, target, text, 17);
+    REQUIRE(end.count() == 17);
+    const auto row = last_row(head, Tokens(text).last(18));
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    Decoder<float> alone(target_weights, {.capacity = 80});
+    const auto choice = best(last_row(alone, text));
+    const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+    CHECK((loss == end.losses.back() || std::abs(loss - end.losses.back()) < 1e-4));
+  }
+}
+
+TEST_CASE("rows of chains are those of the head after what it handed on itself") {
+  const auto target_weights = random_weights<float>(small_target(kVocab), 5);
+  auto config = small_head(target_weights->config, 23);
+  const auto text = random_tokens(30);
+  std::vector<HeadRows> both;
+  for (const bool normed : {false, true}) {
+    config.eagle3->norm_output = normed;
+    const auto weights = random_weights<float>(config, 6, target_weights);
+    Decoder<float> target(target_weights, {.capacity = 80, .feature_layers = config.feature_layers});
+    Decoder<float> head(weights, {.capacity = 80}), alone(target_weights, {.capacity = 80});
+    target.append(text);
+    both.push_back(chain_rows_at_end(weights, target, text, 29));
+    REQUIRE(both.back().count() == 28);  // roots at 1, 3, ... 27
+    Decoder<float> reader(target_weights, {.capacity = 80, .feature_layers = config.feature_layers});
+    for (const std::size_t root : {1u, 9u, 27u}) {
+      reader.truncate(0), reader.append(Tokens(text).first(root));
+      head.truncate(0), head.set_target_state(reader.features());
+      head.append(Tokens(text).first(root));
+      const std::vector<NodeId> chain{kNoParent, 0, 1};
+      const LogitsView rows = head.extend(Tokens(text).subspan(root, 3), chain);
+      for (const std::size_t d : {1u, 2u}) {
+        const auto row = rows.row(static_cast<std::int32_t>(d));
+        const auto choice = best(last_row(alone, Tokens(text).first(root + d + 1)));
+        double sum = 0;
+        for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+        const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+        const double found = both.back().losses[root - 1 + d - 1];
+        CHECK((loss == found || std::abs(loss - found) < 1e-4));
+      }
+    }
+    CHECK(chain_rows_at_end(weights, target, Tokens(text).first(3), 64).count() == 0);
+    CHECK(chain_rows_at_end(weights, target, Tokens(text).first(4), 64).count() == 2);
+  }
+  CHECK(both[0].losses != both[1].losses);
+}
+
 TEST_CASE("the readings that a file leaves open") {
   Eagle3Config head;
   head.states = {2, 8, 13}, head.states_from = StatesFrom::nested_outputs;
@@ -116,4 +212,26 @@ TEST_CASE("how surely another reading is worse") {
   CHECK(paired_z({{1, 2, 3}, 0}, {{1, 4, 4}, 0}) == doctest::Approx(std::sqrt(3.0)));  // 0, 2, 1
   CHECK(paired_z({{1, 4, 4}, 0}, {{1, 2, 3}, 0}) == doctest::Approx(-std::sqrt(3.0)));
   CHECK(paired_z({{1}, 0}, {{2}, 0}) == 0);
+}
+
+TEST_CASE("the rule's reading is taken unless another is better beyond doubt") {
+  const auto rows = [](double mean, double apart) {  // 16 losses, `apart` up and down
+    HeadRows out;
+    for (int i = 0; i < 16; ++i) out.losses.push_back(mean + (i % 2 ? apart : -apart));
+    return out;
+  };
+  const std::vector<HeadRows> all{rows(3, 0), rows(2.5, 0.4), rows(2.6, 0.4), rows(2, 4), rows(4, 0)};
+  CHECK(paired_z(all[0], all[2]) == doctest::Approx(-0.4 / (0.4 / std::sqrt(15.0))));  // -3.87
+  CHECK(best_reading(all) == 1);  // the fourth may be chance
+  CHECK(best_reading(std::span(all).first(1)) == 0);
+  CHECK(best_reading(std::vector{all[0], all[2], all[3], all[4]}) == 0);
+  CHECK(best_reading(std::vector{all[0], all[1], rows(2.4, 0)}) == 2);
+  CHECK_THROWS_AS(best_reading({}), std::invalid_argument);
+  HeadRows both = all[0];
+  both.right = 3;
+  both.add({{1, std::numeric_limits<double>::infinity()}, 1});
+  CHECK(both.count() == 18);
+  CHECK(both.right == 4);
+  CHECK(both.loss() == doctest::Approx(49.0 / 17));
+  CHECK(HeadRows().loss() == 0);
 }

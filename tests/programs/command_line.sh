@@ -406,9 +406,36 @@ END
   expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
   expect 0 '^as the file says  *1, 2, 3 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 0 '^second and third draft tokens, 38 rows' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  # What its user says of it goes before its file.
+  expect 0 '^chain:3@other ' "$specula" compare --models "$models" --draft "rule=$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
+    --draft "other=$scratch/eagle3,layers=states,norm_output=true" --pipelines 'chain:3@rule chain:3@other'
+  expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3,layers=states" --tokens 8
+  expect 2 'eagle3,layers=1-2: layers= names 2 states, the head reads 3' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2" --prompt x
+  expect 2 "layers= is 'inputs', expected states, outputs, or numbers" "$specula" compare --models "$models" --draft "$scratch/eagle3,layers=inputs"
+  expect 2 "norm_output= is 'no', expected true or false" "$specula" head "$models/target" "$scratch/eagle3,norm_output=no"
+  expect 1 'it reads state 9 of its target (as asked), which has 4 layers' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2-9" --prompt x
+  expect 1 'it reads state 9 of its target (as asked), which has 4 layers' "$specula" head "$models/target" "$scratch/eagle3,layers=1-2-9"
+  expect 2 'is no EAGLE-3 head: layers= and norm_output= say nothing of it' "$specula" run --models "$models" --draft "$models/small,norm_output=true" --prompt x
   expect 2 "is no EAGLE-3 head (docs/heads.md has the formats)" "$specula" head "$models/target" "$models/small" --tokens 40
   expect 2 "no model 'eagle3'" "$specula" run --models "$models" --draft "head=$scratch/eagle3" --pipeline chain:3@eagle3 --prompt x
   expect 1 "key 'architectures': 'PEagleDraftModel' is a draft head that other programs trained" "$specula" run --models "$models" --draft "$scratch/peagle" --prompt x
+fi
+# The pack's trained heads: specula run looks at them when it has read a prompt, and refuses another order of states.
+pack=$examples/models
+if [ -e "$pack/eagle3/model.safetensors" ]; then
+  long='Question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. Each clip costs 2 dollars, and
+she pays 10 dollars for a box in which she carries them to school. How many dollars does she have left at the end of May, after she has given
+half of them to her brother, who wants to buy a book?'
+  for head in eagle3 eagle31; do
+    expect 0 "^chain:3@$head: 8 tokens" "$specula" run --models "$pack" --pipeline chain:3@$head --prompt "$long" --max-new-tokens 8
+    never '^warning'
+  done
+  expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= names other states" \
+    "$specula" run --models "$pack" --draft "$pack/eagle3,layers=16-0-1" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
+  also '; specula head looks at more'
+  expect 0 '^another reading is better beyond doubt; this takes it: --draft .*/eagle31,layers=2-8-13$' \
+    sh -c '"$@" || true' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
 fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.

@@ -96,6 +96,7 @@ Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings&
   const specula::PhiloxRandom rng(settings.seed, settings.sequence);
   const specula::Generated done = pipeline.generate(prompt, limits, rng, [&](Tokens fresh) {
     show_as_read();
+    if (settings.read && out.tokens.empty()) settings.read(prompt);
     if (settings.ends) {
       const auto last =
           std::find_if(fresh.begin(), fresh.end(), [&](Token token) { return settings.ends(token); });

@@ -28,6 +28,8 @@ struct DecodeSettings {
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   /// Asked after each part of the prompt and after each round; true: the text ends there.
   std::function<bool()> interrupted = {};
+  /// Called once, when the prompt has been read, before its first tokens are passed on.
+  std::function<void(Tokens prompt)> read = {};
   /// Called before the text begins.
   std::function<void(std::size_t prompt_tokens)> begin = {};
   std::uint64_t seed = 0;

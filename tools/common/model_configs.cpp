@@ -5,6 +5,7 @@
 #include <iostream>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include <specula/cpu/read_model_config.hpp>
 
@@ -26,8 +27,10 @@ ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::str
     if (std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& d) { return d.name == name; })) continue;
     const auto folder = folders.draft_folder(name);
     const std::string file = specula::cpu::config_path(folder).string();
-    drafts_.push_back(
-        {name, folder, specula::cpu::for_target(specula::cpu::read_model_config(folder), target_, file)});
+    auto config = specula::cpu::read_model_config(folder);
+    if (const auto asked = folders.readings.find(name); asked != folders.readings.end())
+      set_reading(config, asked->second);
+    drafts_.push_back({name, folder, specula::cpu::for_target(std::move(config), target_, file)});
     specula::cpu::validate_target(drafts_.back().config, target_, file);
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <specula/cpu/check_head.hpp>
 #include <specula/cpu/decoder.hpp>
 #include <specula/cpu/read_model_config.hpp>
 #include <specula/model/batched.hpp>
@@ -218,16 +219,24 @@ specula::cpu::WeightType ModelPack::target_weights() {
 ModelPack::Loaded& ModelPack::load_target() { return load("target", folders_.target_folder()); }
 
 ModelPack::Loaded& ModelPack::load_draft(const std::string& name) {
-  return load("draft", folders_.draft_folder(name));
+  const auto asked = folders_.readings.find(name);
+  return load("draft", folders_.draft_folder(name),
+              asked == folders_.readings.end() ? AskedReading() : asked->second);
 }
 
-ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder) {
-  auto& model = loaded_[{role, folder}];
+ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder,
+                                   const AskedReading& reading) {
+  auto& model = loaded_[{role + reading.given, folder}];
   if (!model) {
     // Heads on the target's features borrow its embedding and LM head, other drafts perhaps its embedding.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
     auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
         specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));
+    if (reading.asks()) {
+      auto config = weights->config;
+      set_reading(config, reading);
+      weights = specula::cpu::with_reading(*weights, *config.eagle3);
+    }
     if (!sizes_.stored) std::cerr << expanded_note(folder, weights->kept);
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,

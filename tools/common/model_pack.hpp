@@ -19,6 +19,7 @@
 #include <specula/pipeline.hpp>
 
 #include "decoding_options.hpp"
+#include "head_reading.hpp"
 
 namespace specula::cpu {
 template <class Real>
@@ -34,7 +35,8 @@ struct ModelFolders {
   std::filesystem::path root;
   std::filesystem::path target;                         // empty: root/target
   std::map<std::string, std::filesystem::path> drafts;  // those that are not root/NAME, by name
-  std::filesystem::path bigram = {};  // table; empty: root/bigram/bigram.json, if it is there
+  std::filesystem::path bigram = {};                  // table; empty: root/bigram/bigram.json, if it is there
+  std::map<std::string, AskedReading> readings = {};  // of drafts that are EAGLE-3 heads, by name
 
   std::filesystem::path target_folder() const;
   /// Throws UsageError, listing the models that there are, if it does not exist.
@@ -116,7 +118,8 @@ class ModelPack final : public specula::PipelineModels {
   class TextModels;
   Loaded& load_target();
   Loaded& load_draft(const std::string& name);
-  Loaded& load(const std::string& role, const std::filesystem::path& folder);
+  Loaded& load(const std::string& role, const std::filesystem::path& folder,
+               const AskedReading& reading = {});
 
   ModelFolders folders_;
   ModelSizes sizes_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,8 @@
 #include "specula/cpu/decoder.hpp"
 #include "specula/cpu/decoder_weights.hpp"
 #include "specula/cpu/eagle3_config.hpp"
+#include "specula/model/features.hpp"
+#include "specula/model/view_guard.hpp"
 
 namespace specula::cpu {
 
@@ -27,9 +30,21 @@ struct HeadRows {
   std::vector<double> losses;  ///< nats of the target's first choice; infinite where the head cannot draft it
   std::int32_t right = 0;      ///< rows whose first choice is the target's
 
+  /// Adds the rows of another text.
+  void add(const HeadRows& more) {
+    losses.insert(losses.end(), more.losses.begin(), more.losses.end());
+    right += more.right;
+  }
   std::int32_t count() const { return static_cast<std::int32_t>(losses.size()); }  ///< rows
   /// Rows whose first choice is the target's, as a share of all; 0 of none.
   double agreement() const { return losses.empty() ? 0 : right / static_cast<double>(losses.size()); }
+  /// Mean of the losses that are finite; 0 of none.
+  double loss() const {
+    double sum = 0, finite = 0;
+    for (const double loss : losses)
+      if (std::isfinite(loss)) sum += loss, ++finite;
+    return finite > 0 ? sum / finite : 0;
+  }
 };
 
 /// The mean of the losses of `other` less those of `rule` in the same rows, over its standard error: how
@@ -46,6 +61,19 @@ inline double paired_z(const HeadRows& rule, const HeadRows& other) {
   const double mean = sum / n, variance = std::max(0.0, squares / n - mean * mean) * n / (n - 1);
   if (variance == 0) return mean == 0 ? 0 : std::copysign(std::numeric_limits<double>::infinity(), mean);
   return mean / std::sqrt(variance / n);
+}
+
+/// Which of some readings to take, by their rows of the same text: the first, unless another is better beyond
+/// doubt, that is by four standard errors; of several such that of the least loss. Throws
+/// std::invalid_argument without a reading.
+inline std::size_t best_reading(std::span<const HeadRows> readings) {
+  constexpr double kBeyondDoubt = 4;
+  if (readings.empty()) throw std::invalid_argument("best_reading: no reading");
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < readings.size(); ++i)
+    if (paired_z(readings[0], readings[i]) < -kBeyondDoubt && readings[i].loss() < readings[best].loss())
+      best = i;
+  return best;
 }
 
 namespace detail {
@@ -69,6 +97,107 @@ void see_rows(Decoder<Real>& model, Tokens text, std::size_t from, See see) {
   }
 }
 
+/// Adds a head's row where the target's first choice is `choice`.
+inline void add_row(HeadRows& to, std::span<const float> row, Token choice) {
+  const auto best = std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (const float logit : row) sum += std::exp(static_cast<double>(logit) - static_cast<double>(*best));
+  to.losses.push_back(std::log(sum) + static_cast<double>(*best) -
+                      static_cast<double>(row[static_cast<std::size_t>(choice)]));
+  to.right += best - row.begin() == choice;
+}
+
+/// The head's rows of `text` after its first `from` tokens, which read `states`; `choices`: the target's.
+inline HeadRows score_rows(Decoder<float>& head, const FeaturesView<float>& states, Tokens text,
+                           std::size_t from, std::span<const Token> choices) {
+  head.truncate(0);
+  head.set_target_state(states);
+  HeadRows out;
+  see_rows(head, text, from,
+           [&](std::span<const float> row) { add_row(out, row, choices[out.losses.size()]); });
+  return out;
+}
+
+/// Adds the first choice of each row.
+inline auto add_choices(std::vector<Token>& choices) {
+  return [&choices](std::span<const float> row) {
+    choices.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+  };
+}
+
+/// A head without layers, of one state: its logits are its target's at the token before, times a factor that
+/// the norm of the norm brings, so the same token is first.
+inline std::shared_ptr<const DecoderWeights<float>> lm_head_of(
+    std::shared_ptr<const DecoderWeights<float>> target) {
+  DecoderWeights<float> out;
+  out.config = target->config;
+  out.config.layers = 0;
+  out.config.exits.clear();
+  out.config.tied_head = false;
+  out.config.conditioned_on = Conditioning::features;
+  Eagle3Config& shape = out.config.eagle3.emplace();
+  shape.target_hidden_size = out.config.hidden_size;
+  shape.states_from = StatesFrom::final_norm;
+  shape.own_head = false;
+  out.final_norm = target->final_norm;
+  std::fill_n(out.final_norm.begin(), out.config.hidden_size, 1.0f);
+  Eagle3Weights<float>& own = out.eagle3.emplace();
+  own.embedding_norm = own.feature_norm = out.final_norm;
+  out.target = std::move(target);
+  return std::make_shared<const DecoderWeights<float>>(std::move(out));
+}
+
+/// Those of `count` tokens from `first` on.
+inline FeaturesView<float> part_of(const FeaturesView<float>& all, std::size_t first, std::size_t count,
+                                   const specula::detail::ChangeCount& changes) {
+  const auto at = static_cast<std::int32_t>(first);
+  const auto apart = [&](const auto& of) { return count > 1 ? of(at + 1) - of(at) : 0; };
+  const auto row = [&](std::int32_t i) { return all.row(i).data(); };
+  const auto inner = [&](std::int32_t i) { return all.hidden_state(i, 0).data(); };
+  HiddenStates<float> states{all.layers()};
+  if (!states.layers.empty()) states.data = inner(at), states.stride = apart(inner);
+  return {row(at),    static_cast<std::int32_t>(count),    all.width(),
+          apart(row), specula::detail::ViewGuard(changes), states};
+}
+
+/// The last `most` + 1 tokens of a text that a target has read, its states there, and its first choices after
+/// each of them but the first. Views of it are valid while it lives.
+class TextEnd {
+ public:
+  TextEnd(Decoder<float>& target, Tokens text, std::int32_t most)
+      : tokens(text.last(std::min(text.size(), static_cast<std::size_t>(std::max(0, most)) + 1))) {
+    if (tokens.size() < 2) return;
+    const DecoderOptions& own = target.options();
+    options = {.capacity = static_cast<std::int32_t>(tokens.size() + 1 + kHeadNodes),
+               .max_nodes = static_cast<std::int32_t>(kHeadNodes),
+               .team = target.team(),
+               .isa = own.isa,
+               .inputs = own.inputs,
+               .vnni = own.vnni};
+    all_ = target.features();
+    first_ = text.size() - tokens.size();
+    std::vector<Token> longer(tokens.begin(), tokens.end());
+    longer.push_back(0);  // whose row is the target's at the last token
+    Decoder<float> lm_head(lm_head_of(target.weights()), options);
+    lm_head.set_target_state(states(tokens.size()));
+    see_rows(lm_head, longer, 2, add_choices(choices));
+  }
+  TextEnd(const TextEnd&) = delete;
+  TextEnd& operator=(const TextEnd&) = delete;
+
+  /// The target's at the first `count` tokens.
+  FeaturesView<float> states(std::size_t count) const { return part_of(all_, first_, count, unchanged_); }
+
+  Tokens tokens;
+  DecoderOptions options;      // of a head for them
+  std::vector<Token> choices;  // (tokens - 1)
+
+ private:
+  FeaturesView<float> all_;
+  std::size_t first_ = 0;
+  specula::detail::ChangeCount unchanged_;
+};
+
 }  // namespace detail
 
 /// The last `most` rows of a text, of at least two tokens, which a head and its target are given anew:
@@ -80,21 +209,41 @@ inline HeadRows head_rows(Decoder<float>& head, Decoder<float>& target, Tokens t
       1, text.size() - std::min(text.size(), static_cast<std::size_t>(std::max(0, most))));
   if (text.size() < 2) return {};
   std::vector<Token> choices;
-  detail::see_rows(target, text, from, [&](std::span<const float> row) {
-    choices.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
-  });
-  head.truncate(0);
-  head.set_target_state(target.features());
+  detail::see_rows(target, text, from, detail::add_choices(choices));
+  return detail::score_rows(head, target.features(), text, from, choices);
+}
+
+/// The last `most` rows of a text that the target has read, alone or with tokens after it: of the states that
+/// it keeps. Its text stays as it is. The head is given the text's last `most` + 1 tokens alone, so its first
+/// rows see little of what came before. Throws std::invalid_argument if
+/// the models do not fit, or if the target has read less than `text`. Cost: passes of the head and of the
+/// target's LM head over `most` tokens; allocates.
+inline HeadRows head_rows_at_end(const std::shared_ptr<const DecoderWeights<float>>& head,
+                                 Decoder<float>& target, Tokens text, std::int32_t most) {
+  const detail::TextEnd end(target, text, most);
+  if (end.choices.empty()) return {};
+  Decoder<float> model(head, end.options);
+  return detail::score_rows(model, end.states(end.tokens.size()), end.tokens, 1, end.choices);
+}
+
+/// The same of second and third draft tokens, where the head goes on from what it hands on itself: of chains
+/// of three along the text, from every second token. What norm_output changes shows in these rows alone.
+inline HeadRows chain_rows_at_end(const std::shared_ptr<const DecoderWeights<float>>& head,
+                                  Decoder<float>& target, Tokens text, std::int32_t most) {
+  const detail::TextEnd end(target, text, most);
   HeadRows out;
-  detail::see_rows(head, text, from, [&](std::span<const float> row) {
-    const auto best = std::max_element(row.begin(), row.end());
-    const Token choice = choices[out.losses.size()];
-    double sum = 0;
-    for (const float logit : row) sum += std::exp(static_cast<double>(logit) - static_cast<double>(*best));
-    out.losses.push_back(std::log(sum) + static_cast<double>(*best) -
-                         static_cast<double>(row[static_cast<std::size_t>(choice)]));
-    out.right += best - row.begin() == choice;
-  });
+  if (end.choices.empty()) return out;
+  Decoder<float> model(head, end.options);
+  constexpr std::array<NodeId, 3> kChain{kNoParent, 0, 1};
+  for (std::size_t root = 1; root + kChain.size() <= end.tokens.size(); root += 2) {
+    const auto held = static_cast<std::size_t>(model.size());
+    model.set_target_state(end.states(root));
+    model.append(end.tokens.subspan(held, root - held));
+    const LogitsView rows = model.extend(end.tokens.subspan(root, kChain.size()), kChain);
+    for (std::int32_t d : {1, 2})
+      detail::add_row(out, rows.row(d), end.choices[root - 1 + static_cast<std::size_t>(d)]);
+    model.truncate(static_cast<std::int32_t>(root));
+  }
   return out;
 }
 

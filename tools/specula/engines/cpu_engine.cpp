@@ -6,11 +6,13 @@
 #include <iostream>
 #include <utility>
 
+#include <specula/cpu/check_head.hpp>
 #include <specula/cpu/decoder.hpp>
 #include <specula/cpu/read_model_config.hpp>
 
 #include "chat_options.hpp"
 #include "cuda_models.hpp"
+#include "head_check.hpp"
 #include "json_file.hpp"
 #include "make_text_batch.hpp"
 #include "named_draft.hpp"
@@ -36,7 +38,10 @@ std::string name_of(const std::string& path) {
 
 ModelFolders folders_of(const ModelOptions& options) {
   ModelFolders folders{models_root(options.models), options.target, {}, options.bigram};
-  for (const auto& [name, path] : named_drafts(options.drafts, name_of)) folders.drafts.emplace(name, path);
+  for (const NamedDraft& draft : named_drafts(options.drafts, name_of)) {
+    folders.drafts.emplace(draft.name, draft.path);
+    if (draft.reading.asks()) folders.readings.emplace(draft.name, draft.reading);
+  }
   return folders;
 }
 
@@ -45,7 +50,7 @@ ModelFolders folders_of(const ModelOptions& options) {
 CpuEngine::CpuEngine(const ModelOptions& options) : options_(options), folders_(folders_of(options)) {}
 
 std::string CpuEngine::default_pipeline() const {
-  if (!options_.drafts.empty()) return pipeline_with(named_drafts(options_.drafts, name_of).front().first);
+  if (!options_.drafts.empty()) return pipeline_with(named_drafts(options_.drafts, name_of).front().name);
   std::error_code ignored;
   const auto draft = folders_.root / specula::kDefaultDraft;
   const bool is_there = std::filesystem::exists(draft / "config.json", ignored);
@@ -101,6 +106,19 @@ void CpuEngine::prepare(const EngineRoom& room) {
 specula::PipelineModels& CpuEngine::loaded() {
   if (gpu_) return *gpu_;
   return *pack_;
+}
+
+void CpuEngine::check_heads(std::span<const std::string> drafts, specula::Tokens prompt,
+                            std::ostream& notes) {
+  if (on_gpu()) return;
+  for (const std::string& name : drafts) {
+    const auto head = pack_->draft_models(std::span(&name, 1)).front()->weights();
+    if (!head->config.eagle3 || checked_.contains(name)) continue;
+    const auto rows = specula::cpu::head_rows_at_end(head, pack_->target_model(), prompt, kLookedAt);
+    const std::string said = judge(name, *head->config.eagle3, rows);
+    if (!said.empty()) notes << "warning: " << said << "\n";
+    if (!said.empty() || rows.count() == kLookedAt) checked_.insert(name);
+  }
 }
 
 std::unique_ptr<TextBatch> CpuEngine::batch(const std::string& pipeline,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ class CpuEngine final : public Engine {
     return configs_->tell_drafts(prompt_tokens, max_new_tokens, notes);
   }
   void prepare(const EngineRoom& room) override;
+  void check_heads(std::span<const std::string> drafts, specula::Tokens prompt, std::ostream& notes) override;
   std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                    std::int32_t texts) override;
   std::vector<NamedModel> measured(std::span<const std::string> drafts, specula::Tokens prompt) override;
@@ -67,6 +69,7 @@ class CpuEngine final : public Engine {
   std::optional<ModelConfigs> configs_;
   std::optional<Tokenizer> tokenizer_;
   std::unique_ptr<ModelPack> pack_;    // on the CPU
+  std::set<std::string> checked_;      // heads that need no further look
   std::unique_ptr<DeviceModels> gpu_;  // on a GPU
 };
 

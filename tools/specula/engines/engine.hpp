@@ -112,6 +112,9 @@ class Engine {
     for (auto& [models, own] : processed_)
       if (own.slot == slot) own.models.begin(prompt_tokens);
   }
+  /// To be called when models() have read a prompt and written a token: looks at the prompt's end, and tells
+  /// the user of a head of these names that is hardly ever right. Throws HeadRefused for one that never is.
+  virtual void check_heads(std::span<const std::string>, specula::Tokens, std::ostream&) {}
   /// A pipeline that writes so many texts at once; EngineRoom::texts is at least that.
   virtual std::unique_ptr<TextBatch> batch(const std::string& pipeline, const specula::SamplingParams& params,
                                            std::int32_t texts) = 0;

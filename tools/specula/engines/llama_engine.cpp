@@ -36,7 +36,11 @@ GgufFiles files_of(const ModelOptions& options) {
   GgufFiles files{options.target, {}, options.bigram, options.gpu_layers, options.rpc, options.draft_rpc};
   files.same_bits = options.same_bits;
   files.rpc_limit = options.rpc_limit;
-  for (const auto& [name, file] : named_drafts(options.drafts)) files.drafts.emplace(name, file);
+  for (const NamedDraft& draft : named_drafts(options.drafts)) {
+    if (draft.reading.asks())
+      throw UsageError(draft.reading.given + ": no EAGLE-3 head runs inside llama.cpp");
+    files.drafts.emplace(draft.name, draft.path);
+  }
   return files;
 }
 
@@ -55,7 +59,7 @@ LlamaEngine::LlamaEngine(const ModelOptions& options) : options_(options), files
 
 std::string LlamaEngine::default_pipeline() const {
   if (options_.drafts.empty()) return specula::kDefaultCopyingPipeline;
-  return pipeline_with(named_drafts(options_.drafts).front().first);
+  return pipeline_with(named_drafts(options_.drafts).front().name);
 }
 
 void LlamaEngine::check(std::span<const specula::PipelineFactory> factories) const {

@@ -52,9 +52,13 @@ void add_llama_cpp_options(CLI::App& app, ModelOptions& options) {
 void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-m,--target,--model", options.target,
                  "The target: a Hugging Face folder, or a GGUF file (default: MODELS/target)");
-  app.add_option("--draft", options.drafts,
-                 "[NAME=]PATH: a draft, likewise, and its name in pipelines, by default `small`, of an EAGLE-3 "
-                 "head `eagle3` (may be given several times; default: MODELS/NAME)")
+  app.add_option(
+         "--draft", options.drafts,
+         "[NAME=]PATH: a draft, likewise, and its name in pipelines, by default `small`, of an EAGLE-3 "
+         "head `eagle3` (may be given several times; default: MODELS/NAME). PATH,layers=states (or outputs, "
+         "or "
+         "numbers of states such as 2-8-13) and PATH,norm_output=true (or false) overrule how the file "
+         "of such a head is read: docs/heads.md")
       ->allow_extra_args(false);
   app.add_option("--bigram", options.bigram,
                  "Table of `specula bigram`, for max-gram (default: MODELS/bigram/bigram.json, if it is of "

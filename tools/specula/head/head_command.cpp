@@ -23,6 +23,8 @@
 #include "errors.hpp"
 #include "files.hpp"
 #include "ggml_expand.hpp"
+#include "head_check.hpp"
+#include "head_reading.hpp"
 #include "options.hpp"
 #include "text_table.hpp"
 #include "tokenizer.hpp"
@@ -39,9 +41,7 @@ namespace fs = std::filesystem;
 using Weights = std::shared_ptr<const specula::cpu::DecoderWeights<float>>;
 using Texts = std::vector<std::vector<Token>>;
 
-constexpr std::int32_t kLength = 256;    // tokens of a text
-constexpr double kBeyondDoubt = 4;       // standard errors
-constexpr double kWeakAgreement = 0.15;  // below this a head is hardly worth its time
+constexpr std::int32_t kLength = 256;  // tokens of a text
 
 struct HeadOptions {
   std::string target, head, text;
@@ -50,7 +50,7 @@ struct HeadOptions {
 
 void add_options(CLI::App& app, HeadOptions& options) {
   app.add_option("TARGET", options.target, "The target: a Hugging Face folder, or a GGUF file")->required();
-  app.add_option("HEAD", options.head, "The head: a Hugging Face folder")->required();
+  app.add_option("HEAD", options.head, "The head: a Hugging Face folder, as --draft takes it")->required();
   app.add_option("--tokens", options.tokens, "Tokens of text that the target writes at temperature 1")
       ->check(CLI::Range(2, 1000000))
       ->capture_default_str();
@@ -59,16 +59,14 @@ void add_options(CLI::App& app, HeadOptions& options) {
       ->capture_default_str();
   app.footer(
       "Says what the head reads, and runs it over the text, each token after the text's own: how often its "
-      "first "
-      "choice is the target's, as its file is read and under the readings that its format leaves open. What "
-      "a "
-      "head hands on from draft token to draft token (norm_output) is not looked at.\n\nExample:\n"
+      "first choice is the target's, as its file is read and under the readings that its format leaves open. "
+      "Chains of three show what it hands on from draft token to draft token (norm_output).\n\nExample:\n"
       "  specula head MODEL HEAD --tokens 1000");
 }
 
-std::string list(const std::vector<std::int32_t>& numbers) {
+std::string list(const std::vector<std::int32_t>& numbers, const char* between = ", ") {
   std::string text;
-  for (const std::int32_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  for (const std::int32_t number : numbers) text += (text.empty() ? "" : between) + std::to_string(number);
   return text;
 }
 
@@ -124,36 +122,55 @@ Texts cut(const std::vector<Token>& tokens) {
   return texts;
 }
 
-/// The rows of all texts.
-HeadRows rows_of(const Weights& head, Decoder<float>& target, const Texts& texts) {
-  Decoder<float> model(head, {.capacity = kLength + 16, .max_nodes = 16, .team = target.team()});
-  HeadRows all;
+using SeeEnd = HeadRows (*)(const Weights&, Decoder<float>&, Tokens, std::int32_t);
+
+/// The rows of all texts, of each reading.
+std::vector<HeadRows> rows_of(const Weights& head, std::span<const HeadReading> readings,
+                              Decoder<float>& target, const Texts& texts, SeeEnd see) {
+  std::vector<Weights> heads;
+  for (const HeadReading& reading : readings) heads.push_back(with_reading(*head, reading.eagle3));
+  std::vector<HeadRows> all(heads.size());
   for (const auto& text : texts) {
-    const HeadRows own = specula::cpu::head_rows(model, target, text, kLength);
-    all.losses.insert(all.losses.end(), own.losses.begin(), own.losses.end());
-    all.right += own.right;
+    target.truncate(0);
+    target.append(text);
+    for (std::size_t i = 0; i < heads.size(); ++i) all[i].add(see(heads[i], target, text, kLength));
   }
   return all;
 }
 
-/// Mean of the finite ones.
-double mean_loss(const HeadRows& rows) {
-  double sum = 0, count = 0;
-  for (const double loss : rows.losses)
-    if (std::isfinite(loss)) sum += loss, ++count;
-  return count > 0 ? sum / count : 0;
+std::string states_of(const HeadReading& reading) {
+  return reading.eagle3.mixes_states() ? list(reading.eagle3.states) : "one";
+}
+
+/// A row for each reading; the first is the file's.
+std::string table_of(std::span<const HeadReading> readings, std::span<const HeadRows> all, const char* of,
+                     std::string (*value)(const HeadReading&)) {
+  std::vector<std::vector<std::string>> table{{"reading", of, "agreement", "loss", "worse by", "95%", "z"}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double worse = all[i].loss() - all[0].loss(), z = specula::cpu::paired_z(all[0], all[i]);
+    const double half = z == 0 ? 0 : 1.96 * std::abs(worse / z);
+    table.push_back({readings[i].what, value(readings[i]), fixed(all[i].agreement(), 3),
+                     fixed(all[i].loss(), 3), i ? fixed(worse, 3) : "", i ? "+-" + fixed(half, 3) : "",
+                     i ? fixed(z, 1) : ""});
+  }
+  return text_table(table);
 }
 
 int check(const HeadOptions& options) {
-  const fs::path folder = options.head;
+  const auto [path, asked] = split_reading(options.head);
+  const fs::path folder = path;
   if (!fs::exists(folder / "config.json"))
     throw UsageError(folder.string() + " has no config.json: HEAD is a folder of an EAGLE-3 head");
   const Weights target_weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
       specula::cpu::load_decoder_weights<float>(options.target, nullptr, {{}, ggml_expand()}));
-  const Weights own = std::make_shared<const specula::cpu::DecoderWeights<float>>(
+  Weights own = std::make_shared<const specula::cpu::DecoderWeights<float>>(
       specula::cpu::load_decoder_weights<float>(folder, target_weights, {{}, ggml_expand()}));
   if (!own->config.eagle3)
     throw UsageError(folder.string() + " is no EAGLE-3 head (docs/heads.md has the formats)");
+  auto config = own->config;
+  set_reading(config, asked);
+  specula::cpu::validate_target(config, target_weights->config, options.head);
+  own = specula::cpu::with_reading(*own, *config.eagle3);
   print_head(*own);
 
   const auto readings = specula::cpu::head_readings(*own->config.eagle3, target_weights->config.layers);
@@ -169,28 +186,27 @@ int check(const HeadOptions& options) {
   const Texts texts = options.text.empty() ? drawn(target, options.tokens, begin)
                                            : cut(tokenizer.encode(read_file(options.text)));
 
-  std::vector<HeadRows> all;
-  for (const HeadReading& reading : readings)
-    all.push_back(rows_of(with_reading(*own, reading.eagle3), target, texts));
+  const auto all = rows_of(own, readings, target, texts, specula::cpu::head_rows_at_end);
   const HeadRows& rule = all.front();
-  std::vector<std::vector<std::string>> table{
-      {"reading", "states", "agreement", "loss", "worse by", "95%", "z"}};
-  std::size_t better = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const double worse = mean_loss(all[i]) - mean_loss(rule), z = specula::cpu::paired_z(rule, all[i]);
-    const double half = z == 0 ? 0 : 1.96 * std::abs(worse / z);
-    table.push_back({readings[i].what,
-                     readings[i].eagle3.mixes_states() ? list(readings[i].eagle3.states) : "one",
-                     fixed(all[i].agreement(), 3), fixed(mean_loss(all[i]), 3), i ? fixed(worse, 3) : "",
-                     i ? "+-" + fixed(half, 3) : "", i ? fixed(z, 1) : ""});
-    if (z < -kBeyondDoubt && mean_loss(all[i]) < mean_loss(all[better])) better = i;
-  }
+  const std::size_t better = specula::cpu::best_reading(all);
   std::cout << "\n"
             << rule.count() << " tokens; losses in nats of the target's first choice\n"
-            << text_table(table);
-  if (better > 0)
-    std::cout << "another reading is better beyond doubt: \"eagle_aux_hidden_state_layer_ids\": ["
-              << list(readings[better].eagle3.states) << "] at the top level of config.json\n";
+            << table_of(readings, all, "states", states_of);
+  std::string takes;
+  if (better > 0) takes = ",layers=" + list(readings[better].eagle3.states, "-");
+
+  std::vector<HeadReading> outputs{readings[better], readings[better]};
+  outputs[0].what = "as the file says", outputs[1].what = "the other way";
+  outputs[1].eagle3.norm_output = !outputs[0].eagle3.norm_output;
+  const auto chains = rows_of(own, outputs, target, texts, specula::cpu::chain_rows_at_end);
+  const auto norm = [](const HeadReading& reading) {
+    return std::string(reading.eagle3.norm_output ? "true" : "false");
+  };
+  std::cout << "\nsecond and third draft tokens, " << chains.front().count() << " rows\n"
+            << table_of(outputs, chains, "norm_output", norm);
+  if (specula::cpu::best_reading(chains) > 0) takes += ",norm_output=" + norm(outputs[1]);
+  if (!takes.empty())
+    std::cout << "another reading is better beyond doubt; this takes it: --draft " << path << takes << "\n";
   if (rule.right == 0)
     std::cout
         << "the head is never right: it is of another target, or reads other states than it was trained on\n";

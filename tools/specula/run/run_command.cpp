@@ -20,6 +20,7 @@
 #include "ctrl_c.hpp"
 #include "draft_note.hpp"
 #include "files.hpp"
+#include "head_check.hpp"
 #include "json_file.hpp"
 #include "json_schema.hpp"
 #include "progress_bar.hpp"
@@ -57,6 +58,7 @@ class Run {
     settings_.seed = options.models.seed;
     if (options.logprobs >= 0) settings_.logprobs = {.top = options.logprobs};
     settings_.begin = [this](std::size_t prompt_tokens) { engine_.begin_text(0, prompt_tokens); };
+    settings_.read = [this](Tokens prompt) { engine_.check_heads(factories_[0].drafts, prompt, std::cerr); };
     if (isatty(STDERR_FILENO)) settings_.prefill = show_prefill;
   }
 
@@ -160,6 +162,9 @@ class Run {
     try {
       out.run = decode_printed(racer_, prompt, number, own, printer);
       std::cerr << paint_.dim(figures(out.run)) << '\n';
+    } catch (const HeadRefused&) {
+      std::cout << std::endl;
+      throw;
     } catch (const std::exception& error) {
       if (!std::cout) throw;  // so would all others
       printer.finish();
