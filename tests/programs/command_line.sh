@@ -431,8 +431,10 @@ half of them to her brother, who wants to buy a book?'
     expect 0 "^chain:3@$head: 8 tokens" "$specula" run --models "$pack" --pipeline chain:3@$head --prompt "$long" --max-new-tokens 8
     never '^warning'
   done
-  expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= names other states" \
-    "$specula" run --models "$pack" --draft "$pack/eagle3,layers=16-0-1" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
+  expect 0 "^warning: the head 'eagle3' is right at [1-9] of the prompt's last 64 tokens: layers= probably names other states" \
+    "$specula" run --models "$pack" --draft "$pack/eagle3,layers=16-1-0" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
+  expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= probably names other states" \
+    "$specula" run --models "$pack" --draft "$pack/eagle31,layers=0-0-0" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
   also '; specula head looks at more'
   expect 0 '^another reading is better beyond doubt; this takes it: --draft .*/eagle31,layers=2-8-13$' \
     sh -c '"$@" || true' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1

@@ -116,7 +116,7 @@ void CpuEngine::check_heads(std::span<const std::string> drafts, specula::Tokens
     if (!head->config.eagle3 || checked_.contains(name)) continue;
     const auto rows = specula::cpu::head_rows_at_end(head, pack_->target_model(), prompt, kLookedAt);
     const std::string said = judge(name, *head->config.eagle3, rows);
-    if (!said.empty()) notes << "warning: " << said << "\n";
+    if (!said.empty()) notes << "\nwarning: " << said << "\n";
     if (!said.empty() || rows.count() == kLookedAt) checked_.insert(name);
   }
 }
