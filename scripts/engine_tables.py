@@ -216,10 +216,8 @@ def beside_others(page, isa, threads):
         out.append([row["engine"], row["weights"].upper(), shown(row["mode"]), *map(per_second, speeds), per_second(beside.average(speeds)), same, f"{apart['mean']:.4f}" if apart else ""])
     flags = "; ".join(f"{engine}: {how}" for engine, how in data["flags"].items())
     programs = "; ".join(f"{mode} `{' '.join(words)}`" for mode, words in data["llama_cpp"].items())
-    failed = sum(f", {on}, round" in what for what in data["absent"])
     return table(["engine", "weights", "how", *(f"{kind}, tokens/s" for kind in kinds), "mean", "same text", "total variation"], out) + [
-        "", f"llama.cpp: {programs}. OpenVINO GenAI's prompt lookup: {data['lookup_tokens']} draft tokens. {flags}."] + beside_source(page, data, [on], "") + (
-            ["", f"Where an engine gave no text its speed is that of its other prompts; the data say why ({failed} such cases)."] if failed else [])
+        "", f"llama.cpp: {programs}. OpenVINO GenAI's prompt lookup: {data['lookup_tokens']} draft tokens. {flags}."] + beside_source(page, data, [on], "")
 
 
 @named(TABLES, "beside others: gains")

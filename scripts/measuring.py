@@ -92,12 +92,12 @@ def build(*targets, llama=""):
 
 
 def run(*command, libllama=None, input=None):
-    """Runs a program, with the libllama of this prefix. Raises RuntimeError with the last line of what it says, if it fails."""
+    """Runs a program, with the libllama of this prefix. Ends with the last line of what it says, if it fails."""
     more = {"LD_LIBRARY_PATH": f"{libllama}/lib"} if libllama else {}
     ended = subprocess.run([str(word) for word in command], input=input, capture_output=True, text=True, errors="replace", env={**os.environ, **more})
     if ended.returncode:
         said = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1].replace(f"{root}/", "")
-        raise RuntimeError(f"{said[:200]} (exit code {ended.returncode})")
+        fail(f"{said[:200]} (exit code {ended.returncode})")
     return ended
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: public_model.sh SPECULA ROOT DATA
-# scripts/public_model measures the pack's target, goes on where it was interrupted, says what is missing; scripts/pages makes a table of it.
+# scripts/public_model measures the pack's target, goes on where it was interrupted, ends where an engine fails; scripts/pages makes a table of it.
 set -uo pipefail
 specula=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
@@ -34,7 +34,7 @@ expect 0 '^native:1/0/specula/q4_1/60: ' "${model[@]}" --quick --out "$scratch/j
 never '^left'
 printf '#!/bin/sh\necho "specula compare: no target" >&2\nexit 2\n' >"$scratch/broken"
 chmod +x "$scratch/broken"
-expect 0 '^missing: specula, q4_1, native:1, round 1: specula compare: no target (exit code 2)' "${model[@]}" --quick --out "$scratch/missing" --specula "$scratch/broken"
+expect 1 '^native:1/0/specula/q4_1/60: public_model: specula compare: no target (exit code 2)' "${model[@]}" --quick --out "$scratch/missing" --specula "$scratch/broken"
 
 # The pages: of this run, and of one with another engine, which had no text of one kind.
 tree=$scratch/tree
