@@ -13,7 +13,7 @@ mkdir "$scratch/models"
 PYTHONDONTWRITEBYTECODE=1 python3 "$root/tests/support/tensors.py" "$root/examples/models" "$scratch/models"
 tables=(python3 "$root/scripts/paper_tables" --specula "$specula" --data "$data" --variants "$scratch/none" --models "$scratch/models")
 expect 0 '^usage: scripts/paper_tables' "${tables[@]}" --help
-expect 1 "no section is called 'poems'" "${tables[@]}" --only poems
+expect 1 "nothing is called 'poems'" "${tables[@]}" --only poems
 expect 1 'quick measures nothing: it needs --out' "${tables[@]}" --quick
 expect 0 '^glide, about 1 minutes' "${tables[@]}" --only glide --minutes 2 --list --out "$scratch/listed"
 also "specula compare --models MODELS .*--limit 10 "
