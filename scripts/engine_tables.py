@@ -203,13 +203,13 @@ def beside_front(page):
         f"of its own, that is fastest for the kind. [All types and ways, and how far each is from the model's floats]({link}#beside-what-one-would-take-instead). ")
 
 
-@named(TABLES, *((f"beside others: {isa}, {n}", isa, n) for isa in ("native", "avx2") for n in (1, 2)))
-def beside_others(page, isa, threads):
+@named(TABLES, ("beside others: native, 1", 1), ("beside others: native, 2", 2))
+def beside_others(page, threads):
     """A public model in our engine and in those that a user would take instead."""
-    on = f"{isa}:{threads}"
+    on = f"native:{threads}"
     data, found = compared(on)
     kinds, out = list(found["kinds"]), []
-    for row in [row for row in data["rows"] if (row["isa"], row["threads"]) == (isa, threads)]:
+    for row in [row for row in data["rows"] if (row["isa"], row["threads"]) == ("native", threads)]:
         speeds = [beside.speed(row, kind) for kind in kinds]
         apart = row["total_variation"]
         same = "" if row["mode"] == beside.PLAIN else "{} of {}".format(*row["same"])
