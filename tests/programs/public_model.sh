@@ -13,7 +13,7 @@ model=(python3 "$root/scripts/public_model" --specula "$specula" --data "$data")
 expect 0 '^usage: scripts/public_model' "${model[@]}" --help
 expect 1 'quick measures nothing: it needs --out' "${model[@]}" --quick
 expect 1 'no mt_bench/question.jsonl in .*/nowhere' "${model[@]}" --quick --out "$scratch/json" --data "$scratch/nowhere"
-expect 0 '^left: 2 of 2 runs, about .* The same command goes on' "${model[@]}" --quick --out "$scratch/json" --minutes 0.000001
+expect 0 '^left: native:1 0 of 1 rounds. The same command goes on' "${model[@]}" --quick --out "$scratch/json" --minutes 0.000001
 also 'no round is complete yet: nothing is written'
 [ ! -e "$scratch/json/public_model.json" ] || { echo 'FAILED: a round that has no cells was written'; failed=1; }
 expect 0 '^native:1/0/specula/q4_1: plain .* ms, chain:4@small .* ms' "${model[@]}" --quick --out "$scratch/json"
@@ -21,7 +21,7 @@ also '^native:1/0/specula/q4_1/60: [0-9]* tokens in .* s'
 expect 0 '"native:1": 1' cat "$scratch/json/public_model.json"
 also '"commit"'
 if grep -q "$root\|$scratch" "$scratch"/json/public_model.json; then echo 'FAILED: a path of this machine is in the JSON'; failed=1; fi
-python3 - "$scratch"/json/measured_*.json <<'END'
+python3 - "$scratch"/json/cells_*.json <<'END'
 import json, pathlib, sys
 file = pathlib.Path(sys.argv[1])
 done = json.loads(file.read_text())
