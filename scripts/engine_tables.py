@@ -255,6 +255,7 @@ def beside_reading(page):
                     *(", ".join(f"{weights.upper()} {speed:.0f}" for speed, weights in some) for some in of.values()), times(own and most and own / most[0])])
     note = measured(
         page, "public_model", f"Until the first new token, 1 thread, medians of {turns} turn{'s' * (turns > 1)}; llama.cpp "
-        "built for the same instructions, OpenVINO GenAI with all of the processor's. The random model has the shapes of Llama 3.2 1B. ")
+        "built for the same instructions, OpenVINO GenAI with all of the processor's. "
+        "The random model has the shapes of Llama 3.2 1B. ")
     return table(["model", "instructions", "tokens", *(f"{engine}, tokens/s" for engine in ("specula", "llama.cpp", "OpenVINO GenAI")), "4 bits over llama.cpp's fastest type"],
                  out) + note

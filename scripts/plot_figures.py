@@ -179,7 +179,8 @@ def passes(data, beside):
                                 ticks=ticks(*(n for n in (1, 2, 4, 8) if n <= len(x["ms"]["specula"]))), y_limits=(0, most)))
     return Plot("T(n): time of a pass over n tokens, by engine and instruction set",
                 [f"A draft of n - 1 tokens pays if the pass over n costs less than the tokens that it brings. {' and '.join(chosen)}, weights of 4 bits",
-                 f"1 thread of an {data['machine']['cpu']}; medians of {data['repeat']} turns in which the engines alternate; {data['date']}, commit {data['commit']}"],
+                 f"1 thread of an {data['machine']['cpu']}; medians of {data['repeat']} turns in which the engines alternate; "
+                 f"{data['date']}, commit {data['commit']}"],
                 panels, columns=len(panels) // len(chosen), height=200)
 
 

@@ -4,9 +4,9 @@ import re
 
 import paper
 import runs
-from figures import (OF_RATES, TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, in_words, kept, load, measured,
-                     of_one_run, parsed, passes_over_nodes, pipelines, products, root, rows, source, speedup_of, speedup_over_all,
-                     table, with_interval)
+from figures import (OF_RATES, TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, in_words, kept, load,
+                     measured, of_one_run, parsed, passes_over_nodes, pipelines, products, root, rows, source, speedup_of,
+                     speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -54,8 +54,8 @@ def by_category(page):
 def in_categories(page, file, figures, *also):
     """Figures of rows by category of prompts, and more of all prompts."""
     kinds = {TITLES.get(c["name"], c["name"]): c["prompts"] for c in load(file)["categories"]}
-    out = [[row.label, *(", ".join(Row(file, row.label).of(kind)[what] for what in figures) for kind in kinds), *(row[what] for what in also)]
-           for row in rows(file)]
+    out = [[row.label, *(", ".join(Row(file, row.label).of(kind)[what] for what in figures) for kind in kinds),
+            *(row[what] for what in also)] for row in rows(file)]
     return table([", ".join(figures), *(f"{kind} ({prompts})" for kind, prompts in kinds.items()), *also], out) + (
         ["", defined(load(file))] if "speedup" in also else []) + source(page, file)
 

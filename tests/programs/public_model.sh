@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: public_model.sh SPECULA ROOT DATA
-# scripts/public_model measures the pack's target, goes on where it was interrupted, ends where an engine fails; scripts/pages makes a table of it.
+# scripts/public_model measures the pack's target, goes on where it was interrupted, ends where an engine fails;
+# scripts/pages makes a table of it.
 set -uo pipefail
 specula=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
