@@ -7,7 +7,7 @@ bench_blocks, over 16 texts of 256 tokens that each model writes; and has script
 not matter. Some four minutes.
 
   PROGRAM          build/release/bench/bench_blocks
-  --public FOLDER  SmolLM2-135M-Instruct, as scripts/smollm2_drafts keeps it in its folder `target`
+  --public FOLDER  SmolLM2-135M-Instruct, as tools/train/smollm2_drafts.sh keeps it in its folder `target`
   --out FOLDER     where similarity.json goes  (docs/benchmarks)
 """
 import json

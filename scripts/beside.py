@@ -2,7 +2,7 @@
 """What scripts/public_model measured, as rows of a table, and our engine beside the best of the others. Standard library only.
 
 A round has one prompt of each kind. A cell is what one engine made of a round at one type of weights:
-{"modes": {MODE: {"texts": {KIND: [new tokens, seconds]}, "same": [texts of plain decoding, texts]}}, "failed": [words, ...]}.
+{MODE: {"texts": {KIND: [new tokens, seconds]}, "same": [texts of plain decoding, texts]}}.
 A row is all cells of an engine, type and mode: "texts" has the [new tokens, seconds] of each prompt by kind.
 """
 OURS, INSIDE = "specula", "specula in llama.cpp"
@@ -10,25 +10,17 @@ FOUR_BITS = "q4_1"  # the type at which our engine is compared
 PLAIN = "plain"
 
 
-def rounds_done(cells, wanted):
-    """How many rounds from the first on have all their cells; `wanted` has the cells' names of each round."""
-    done = 0
-    for names in wanted:
-        if not all(name in cells for name in names):
-            break
-        done += 1
-    return done
-
-
-def rows_of(cells, names, **about):
-    """The rows of these cells, of {name: (engine, weights)}, in the order of the names."""
+def rows_of(rounds, **about):
+    """The rows of these rounds, each {(engine, weights): cell}."""
     rows = {}
-    for name, (engine, weights) in names.items():
-        for mode, figures in cells[name]["modes"].items():
-            row = rows.setdefault((engine, weights, mode), {"engine": engine, "weights": weights, "mode": mode, **about, "texts": {}, "same": [0, 0]})
-            for kind, pair in figures["texts"].items():
-                row["texts"].setdefault(kind, []).append(pair)
-            row["same"] = [a + b for a, b in zip(row["same"], figures["same"])]
+    for cells in rounds:
+        for (engine, weights), modes in cells.items():
+            for mode, figures in modes.items():
+                new = {"engine": engine, "weights": weights, "mode": mode, **about, "texts": {}, "same": [0, 0]}
+                row = rows.setdefault((engine, weights, mode), new)
+                for kind, pair in figures["texts"].items():
+                    row["texts"].setdefault(kind, []).append(pair)
+                row["same"] = [a + b for a, b in zip(row["same"], figures["same"])]
     return list(rows.values())
 
 

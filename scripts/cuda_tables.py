@@ -5,8 +5,7 @@ import hashlib
 import os
 import re
 
-import measuring
-from figures import folder, load, root, table
+from figures import load, root, table
 from tables import CLAIMS, TABLES, named
 
 
@@ -196,21 +195,21 @@ def goals(page):
     return table(["work", f"H100, {then}: us", "goal us", f"H200, {now}: us", "goal"], rows)
 
 
-def sources_of(header, text_of):
+def here(path):
+    return (root / path).read_text() if (root / path).exists() else None
+
+
+def sources_of(header):
     """The headers of ours that `header` includes, itself too."""
     found, open_ = set(), [header]
     while open_:
         path = open_.pop()
-        if path not in found and text_of(path) is not None:
+        if path not in found and (text := here(path)) is not None:
             found.add(path)
-            for near, name in re.findall(r'^#include (?:"([^"]+)"|<(specula/[^>]+)>)', text_of(path), re.M):
+            for near, name in re.findall(r'^#include (?:"([^"]+)"|<(specula/[^>]+)>)', text, re.M):
                 ours = name or (near if near.startswith("specula/") else "")
                 open_.append(f"include/{ours}" if ours else os.path.normpath(os.path.join(os.path.dirname(path), near)))
     return found
-
-
-def here(path):
-    return (root / path).read_text() if (root / path).exists() else None
 
 
 def digest(text):
@@ -223,7 +222,8 @@ def changed(page):
     kinds = {"sampling": ["sample"], "verification": ["verify", "verify_matching"], "verification, sharded": ["verify_sharded"],
              "growth": ["grow", "tree_links"], "attention": ["tree_attention", "tree_attention_wgmma"], "compaction": ["compact_kv"],
              "similarity": ["layer_similarity"], "distillation": ["top_k_distillation"], "Max-Gram": ["max_gram"]}
-    files = {kind: set().union(*(sources_of(f"include/specula/cuda/api/{h}.cuh", here) for h in headers)) for kind, headers in kinds.items()}
+    files = {kind: set().union(*(sources_of(f"include/specula/cuda/api/{h}.cuh") for h in headers))
+             for kind, headers in kinds.items()}
     shared = set.intersection(*files.values())
     rows = []
     for kind, its in [("all", shared)] + [(kind, its - shared) for kind, its in files.items()]:
@@ -253,13 +253,3 @@ def device_code(page):
     rows = [[f"`{name}`", str(n)] for name, n in largest[:8]]
     return table(["header", "lines under `__CUDA_ARCH__`"], [*rows, [f"{len(largest) - 8} others", str(sum(n for _, n in largest[8:]))],
                                                              ["all", f"{sum(counts.values())} of {lines:,}"]])
-
-
-def record(commit):
-    """Writes what `changed` compares with: the CUDA headers of the commit that was measured."""
-    def text_of(path):
-        return measuring.git("show", f"{commit}:{path}")
-
-    listed = measuring.git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
-    files = sorted(set().union(*(sources_of(f, text_of) for f in listed)))
-    measuring.write(folder / "cuda_h200_sources.json", {"section": "sources", "commit": commit, "sha256": {f: digest(text_of(f)) for f in files}})

@@ -15,53 +15,55 @@ def blocks(part):
     data = load("blocks")
     if part not in data:
         raise Missing("blocks")
-    return data, data[part]
+    return data[part]
 
 
-def blocks_source(page, data, words):
-    *lines, last = measured(page, "blocks", f"{words}; ")
-    return [*lines, last + (" A trial of the script, with few turns and texts beside other work: no measurement." if data["repeat"] < 3 else "")]
+def blocks_source(page, words):
+    return measured(page, "blocks", f"{words}; ")
 
 
 @named(TABLES, "blocks: passes")
 def blocks_passes(page):
     """T(n) of both engines on each instruction set, and over llama.cpp's T(1)."""
-    data, found = blocks("passes")
+    found, data = blocks("passes"), load("blocks")
     out, ns = [], (1, 2, 4, 8)
     for x in [*found, *data.get("threads", [])]:
         for engine, ms in x["ms"].items():
             out.append([x["model"], SETS[x["isa"]], x.get("threads", 1), engine] + [f"{ms[n - 1]:.1f} ({ms[n - 1] / x['ms']['llama.cpp'][0]:.2f})" if n <= len(ms) else "" for n in ns])
     after = list(dict.fromkeys(x["prompt_tokens"] for x in found))
     return table(["model", "instructions", "threads", "engine", *(f"T({n}), ms" for n in ns)], out) + blocks_source(
-        page, data, f"In brackets: over llama.cpp's T(1) of the same instructions and threads. After {' or '.join(map(str, after))} tokens, medians of {data['repeat']} turns in which the engines alternate; "
+        page, f"In brackets: over llama.cpp's T(1) of the same instructions and threads. After {' or '.join(map(str, after))} "
+        f"tokens, medians of {data['repeat']} turns in which the engines alternate; "
         f"specula with its defaults for blocks, {found[0]['engine']} built for the same instructions")
 
 
 @named(TABLES, "blocks: memory")
 def blocks_memory(page):
-    data, found = blocks("memory")
+    found = blocks("memory")
     out = []
     for x in found:
         peak, loads = ("not run", "") if x["computed"] else (f"{x['peak_bytes'] / 1e6:,.0f} MB", f"{x['load_seconds']:.2f} s")
         out.append([x["model"], SETTINGS[x["weights"]], SETTINGS[x["cache"]], *(f"{x[key] / 1e6:,.0f} MB" for key in ("file_bytes", "weight_bytes", "cache_bytes")), peak, loads])
     return table(["model", "weights kept as", "keys and values as", "file", "weights", "keys and values", "process, at most", "loads in"], out) + blocks_source(
-        page, data, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values, and the file that was not run, are computed from the sizes of the tensors; the process, at most, is "
-        "what Linux counts of `specula compare` (VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
+        page, f"{CONTEXT:,} tokens in all, 1 thread. MB: a million bytes. Weights, keys and values, and the file that was not "
+        "run, are computed from the sizes of the tensors; the process, at most, is what Linux counts of `specula compare` "
+        "(VmHWM), which reads a prompt and writes the rest; the time to load is with the file in the page cache")
 
 
 @named(TABLES, "blocks: distance")
 def blocks_distance(page):
-    data, found = blocks("distance")
+    found = blocks("distance")
     out = [[x["engine"], *(SETTINGS.get(x[key], x[key]) if x["engine"] == "specula" else "its own" if key != "weights" else "blocks" for key in ("weights", "inputs", "cache")),
             f"{x['mean']:.5f}", f"{x['largest']:.4f}", f"{x['same_likeliest']} of {x['rows']}"] for x in found["settings"]]
     return table(["engine", "weights", "inputs of products", "keys and values", "total variation, mean", "largest", "same likeliest token"], out) + blocks_source(
-        page, data, f"SmolLM2-135M-Instruct, Q4_1; the answers to {len(found['prompts'])} prompts ({', '.join(TITLES[x] for x in found['prompts'])}), "
+        page, f"SmolLM2-135M-Instruct, Q4_1; the answers to {len(found['prompts'])} prompts "
+        f"({', '.join(TITLES[x] for x in found['prompts'])}), "
         f"{found['settings'][0]['rows']} tokens, 1 thread, {SETS[found['isa']]}")
 
 
 @named(TABLES, "blocks: texts")
 def blocks_texts(page):
-    data, found = blocks("texts")
+    found = blocks("texts")
     out = []
     for x in found:
         plain, own = x["pipelines"][0], x["pipelines"][-1]
@@ -69,23 +71,25 @@ def blocks_texts(page):
                     *(f"{sum(x[0] for x in p['by_prompt']) / sum(x[1] for x in p['by_prompt']):.0f}" for p in (plain, own)), speedup_over_all((plain, own))])
     of = found[0]["pipelines"]
     return table(["instructions", "inputs", "temperature", "same text", "MAT", "plain decoding, tokens/s", "with drafts, tokens/s", "speedup"], out) + ["", defined({"pipelines": of})] + blocks_source(
-        page, data, f"SmolLM2-135M-Instruct, Q4_1, `{of[-1]['name']}` with [its drafts]({os.path.relpath(root / 'examples/smollm2/README.md', (root / page).parent)}); "
-        f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, 1 thread, one run")
+        page, f"SmolLM2-135M-Instruct, Q4_1, `{of[-1]['name']}` with [its "
+        f"drafts]({os.path.relpath(root / 'examples/smollm2/README.md', (root / page).parent)}); "
+        f"{of[0]['prompts']} prompts (equally many of GSM8K, HumanEval and MT-bench), {found[0]['max_new_tokens']} new tokens, "
+        "1 thread, one run")
 
 
 @named(CLAIMS, "blocks: a draft or copies")
 def blocks_gain():
     """Greedy, on the widest instructions."""
-    x = next(x for x in blocks("texts")[1] if (x["isa"], x["inputs"], x["temperature"]) == ("avx512", "int16", 0))
+    x = next(x for x in blocks("texts") if (x["isa"], x["inputs"], x["temperature"]) == ("avx512", "int16", 0))
     return speedup_over_all((x["pipelines"][0], x["pipelines"][-1]))
 
 
 @named(CLAIMS, ("blocks: rise, specula", "specula"), ("blocks: rise, llama.cpp", "llama.cpp"))
 def blocks_rise(engine):
     """T(4) / T(1) of SmolLM2."""
-    rises = [x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes")[1] if x["model"].startswith("SmolLM2")]
+    rises = [x["ms"][engine][3] / x["ms"][engine][0] for x in blocks("passes") if x["model"].startswith("SmolLM2")]
     low, high = (f"{x:.1f}" for x in (min(rises), max(rises)))
-    return (low if low == high else f"{low} to {high}") + ("" if load("blocks")["repeat"] >= 3 else " (a trial, no measurement)")
+    return low if low == high else f"{low} to {high}"
 
 
 # ---- computed from measured passes
@@ -98,18 +102,19 @@ RATES = (0.5, 0.7, 0.8, 0.9)
 def whole(of, engine):
     """T(n) of all layers."""
     few, more = (x["ms"][engine] for x in of)
-    return [a + blocks("large")[1]["more"] * (b - a) for a, b in zip(few, more)]
+    return [a + blocks("large")["more"] * (b - a) for a, b in zip(few, more)]
 
 
 @named(TABLES, "blocks: large")
 def blocks_large(page):
     """T(n) of a model of eight billion parameters, computed from passes of some of its layers."""
-    data, found = blocks("large")
+    found = blocks("large")
     ns = (1, 2, 4, 5, 8)
     out = [[SETS[of[0]["isa"]], engine, *(f"{x:.0f}" if n == 1 else f"{x:.0f} ({x / ms[0]:.2f})" for n, x in ((n, ms[n - 1]) for n in ns))]
            for of in found["passes"] for engine in ("specula", "llama.cpp") for ms in [whole(of, engine)]]
     return table(["instructions", "engine", *(f"T({n}), ms" for n in ns)], out) + blocks_source(
-        page, data, f"Computed: passes of random models with {' and '.join(map(str, found['layers']))} layers of {found['model']} and its LM head were measured, and what two layers add was counted for all of its 32. "
+        page, f"Computed: passes of random models with {' and '.join(map(str, found['layers']))} layers of {found['model']} "
+        "and its LM head were measured, and what two layers add was counted for all of its 32. "
         f"In brackets: over T(1). 1 thread, medians of {found['repeat']} turns in which the engines alternate")
 
 
@@ -121,8 +126,8 @@ def gain(ms, rate, draft):
 @named(TABLES, "blocks: drafts")
 def blocks_drafts(page):
     """What a draft would bring, computed from T(n)."""
-    data, found = blocks("large")
-    one = {x["isa"]: x["ms"] for x in blocks("passes")[1] if x["model"] == "random 1B, Q4_K_M"}
+    found = blocks("large")
+    one = {x["isa"]: x["ms"] for x in blocks("passes") if x["model"] == "random 1B, Q4_K_M"}
     out = []
     for of in found["passes"]:
         for engine in ("specula", "llama.cpp"):
@@ -131,15 +136,16 @@ def blocks_drafts(page):
                 if cost is not None:
                     out.append([SETS[isa], engine, f"{draft}, {cost:.0f} ms a token", *("{:.2f}x with {}".format(*gain(ms, rate, cost)) for rate in RATES)])
     return table(["instructions", "engine", "draft", *(f"acceptance {rate}" for rate in RATES)], out) + blocks_source(
-        page, data, f"Computed, not measured: the expected tokens of a chain over the time of its pass and its draft tokens, relative to T(1), by T(n) of the table above; with the best number of draft tokens, of 1 to 7. "
+        page, "Computed, not measured: the expected tokens of a chain over the time of its pass and its draft tokens, "
+        "relative to T(1), by T(n) of the table above; with the best number of draft tokens, of 1 to 7. "
         f"A head is taken to cost {HEAD} passes of its target a token; the model of 1B what its T(1) is at Q4_K_M in the same engine")
 
 
 @named(TABLES, "blocks: cores")
 def blocks_cores(page):
     """T(n) on several cores, computed from one core's."""
-    data, found = blocks("large")
-    size = next(x["weight_bytes"] for x in blocks("memory")[1] if x["model"] == found["model"])
+    found = blocks("large")
+    size = next(x["weight_bytes"] for x in blocks("memory") if x["model"] == found["model"])
     memory, out = size / BANDWIDTH * 1e3, []
     for of in found["passes"]:
         ms = whole(of, "specula")
@@ -147,13 +153,13 @@ def blocks_cores(page):
         at = {n: max(memory, n * node) for n in (1, 4, 8)}
         out.append([SETS[of[0]["isa"]], f"{node:.1f}", f"{memory:.0f}", *(f"{x:.0f} ({x / at[1]:.2f})" for x in at.values())])
     return table(["instructions", "a node's arithmetic, ms", "weights from memory, ms", "T(1), ms", "T(4), ms", "T(8), ms"], out) + blocks_source(
-        page, data, f"Computed, not measured: {found['model']} on {CORES} cores that share {BANDWIDTH / 1e9:.0f} GB/s. A node costs an {CORES}th of what it adds on one core from four nodes to eight; a pass costs the longer of "
+        page, f"Computed, not measured: {found['model']} on {CORES} cores that share {BANDWIDTH / 1e9:.0f} GB/s. A node costs "
+        f"an {CORES}th of what it adds on one core from four nodes to eight; a pass costs the longer of "
         "its nodes' arithmetic and of reading the weights once. In brackets: over T(1)")
+
 
 # ---- beside others (scripts/public_model)
 
-ENOUGH = 10  # prompts of each kind
-TRIAL = " A trial of the script, with fewer prompts than ten of each kind beside other work: no measurement."
 ALONE = {"llama.cpp": "`scripts/public_model --only llama.cpp`", "OpenVINO GenAI": "`scripts/public_model --only openvino`"}
 
 
@@ -179,11 +185,10 @@ def times(value):
 def beside_source(page, data, ons, words):
     least = min(data["prompts"][on] for on in ons)
     threads = list(dict.fromkeys(int(on.split(":")[1]) for on in ons))
-    *lines, last = measured(
-        page, "public_model", f"{words}{least} prompt{'s' * (least > 1)} of each kind (MT-bench, GSM8K, HumanEval, Spec-Bench's summaries), "
-        f"{data['new_tokens']} new tokens, greedy, the prompt's time not counted; "
+    return measured(
+        page, "public_model", f"{words}{least} prompt{'s' * (least > 1)} of each kind (MT-bench, GSM8K, HumanEval, "
+        f"Spec-Bench's summaries), {data['new_tokens']} new tokens, greedy, the prompt's time not counted; "
         f"{' or '.join(map(str, threads))} thread{'s' * (threads != [1])} of an {data['machine']['cpu']}, ", cpu=False)
-    return [*lines, last + (TRIAL if least < ENOUGH else "")]
 
 
 @named(TABLES, "beside others: front page")
@@ -203,23 +208,21 @@ def beside_front(page):
         f"of its own, that is fastest for the kind. [All types and ways, and how far each is from the model's floats]({link}#beside-what-one-would-take-instead). ")
 
 
-@named(TABLES, *((f"beside others: {isa}, {n}", isa, n) for isa in ("native", "avx2") for n in (1, 2)))
-def beside_others(page, isa, threads):
+@named(TABLES, ("beside others: native, 1", 1), ("beside others: native, 2", 2))
+def beside_others(page, threads):
     """A public model in our engine and in those that a user would take instead."""
-    on = f"{isa}:{threads}"
+    on = f"native:{threads}"
     data, found = compared(on)
     kinds, out = list(found["kinds"]), []
-    for row in [row for row in data["rows"] if (row["isa"], row["threads"]) == (isa, threads)]:
+    for row in [row for row in data["rows"] if (row["isa"], row["threads"]) == ("native", threads)]:
         speeds = [beside.speed(row, kind) for kind in kinds]
         apart = row["total_variation"]
         same = "" if row["mode"] == beside.PLAIN else "{} of {}".format(*row["same"])
         out.append([row["engine"], row["weights"].upper(), shown(row["mode"]), *map(per_second, speeds), per_second(beside.average(speeds)), same, f"{apart['mean']:.4f}" if apart else ""])
     flags = "; ".join(f"{engine}: {how}" for engine, how in data["flags"].items())
     programs = "; ".join(f"{mode} `{' '.join(words)}`" for mode, words in data["llama_cpp"].items())
-    failed = sum(f", {on}, round" in what for what in data["absent"])
     return table(["engine", "weights", "how", *(f"{kind}, tokens/s" for kind in kinds), "mean", "same text", "total variation"], out) + [
-        "", f"llama.cpp: {programs}. OpenVINO GenAI's prompt lookup: {data['lookup_tokens']} draft tokens. {flags}."] + beside_source(page, data, [on], "") + (
-            ["", f"Where an engine gave no text its speed is that of its other prompts; the data say why ({failed} such cases)."] if failed else [])
+        "", f"llama.cpp: {programs}. OpenVINO GenAI's prompt lookup: {data['lookup_tokens']} draft tokens. {flags}."] + beside_source(page, data, [on], "")
 
 
 @named(TABLES, "beside others: gains")
@@ -250,8 +253,9 @@ def beside_reading(page):
         most = max(of["llama.cpp"], default=None)
         out.append([model, SETS[data["sets"][-1] if isa == "native" else isa], f"{tokens:,}",
                     *(", ".join(f"{weights.upper()} {speed:.0f}" for speed, weights in some) for some in of.values()), times(own and most and own / most[0])])
-    *lines, last = measured(
-        page, "public_model", f"Until the first new token, 1 thread, medians of {turns} turn{'s' * (turns > 1)}; llama.cpp built for the same instructions, "
-        "OpenVINO GenAI with all of the processor's. The random model has the shapes of Llama 3.2 1B. ")
+    note = measured(
+        page, "public_model", f"Until the first new token, 1 thread, medians of {turns} turn{'s' * (turns > 1)}; llama.cpp "
+        "built for the same instructions, OpenVINO GenAI with all of the processor's. "
+        "The random model has the shapes of Llama 3.2 1B. ")
     return table(["model", "instructions", "tokens", *(f"{engine}, tokens/s" for engine in ("specula", "llama.cpp", "OpenVINO GenAI")), "4 bits over llama.cpp's fastest type"],
-                 out) + [*lines, last + (TRIAL if turns < 3 else "")]
+                 out) + note

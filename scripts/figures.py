@@ -321,6 +321,4 @@ def source_of(page, file):
         text += f" During the run, the machine also had {run['beside']}."
     if data["left_out"]:
         text += f" Left out, because longer than the target's context: {data['left_out']}."
-    if run.get("kept"):
-        text += " This run is older than the others of its section: its models were not there when those were measured."
     return ["", text + runs.footnote(data)]

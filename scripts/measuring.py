@@ -18,21 +18,22 @@ pages = root / "docs" / "benchmarks"
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "specula"
 
 
-def options(usage, out=pages, words=(), **defaults):
-    """Those of the command line, of the types of their defaults; False is a flag (of `out`: none), None a path. With `words`, some of these, too, as
-    `words`."""
+def options(usage, out=pages, parts=(), **defaults):
+    """Those of the command line, of the types of their defaults; False is a flag (of `out`: none), None a path. With
+    `parts`, --only names some of them."""
     if set(sys.argv[1:]) & {"-h", "--help"}:
         print(usage.strip())
         sys.exit(0)
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-    if words:
-        parser.add_argument("words", nargs="*")
-    for name, default in {**({} if out is False else {"out": out}), **defaults}.items():
+    for name, default in {**({} if out is False else {"out": out}), **({"only": ",".join(parts)} if parts else {}),
+                          **defaults}.items():
         kind = {"action": "store_true"} if default is False else {"type": pathlib.Path if default is None else type(default), "default": default}
         parser.add_argument("--" + name.replace("_", "-"), **kind)
     given = parser.parse_args()
-    if unknown := set(getattr(given, "words", ())) - set(words):
-        fail(f"nothing is called '{unknown.pop()}'; there are {', '.join(words)}")
+    if parts:
+        given.only = given.only.split(",")
+        if unknown := set(given.only) - set(parts):
+            fail(f"nothing is called '{unknown.pop()}'; there are {', '.join(parts)}")
     if getattr(given, "quick", False) and given.out.resolve() == pages.resolve():
         fail("--quick measures nothing: it needs --out")
     return given
@@ -92,12 +93,12 @@ def build(*targets, llama=""):
 
 
 def run(*command, libllama=None, input=None):
-    """Runs a program, with the libllama of this prefix. Raises RuntimeError with the last line of what it says, if it fails."""
+    """Runs a program, with the libllama of this prefix. Ends with the last line of what it says, if it fails."""
     more = {"LD_LIBRARY_PATH": f"{libllama}/lib"} if libllama else {}
     ended = subprocess.run([str(word) for word in command], input=input, capture_output=True, text=True, errors="replace", env={**os.environ, **more})
     if ended.returncode:
         said = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1].replace(f"{root}/", "")
-        raise RuntimeError(f"{said[:200]} (exit code {ended.returncode})")
+        fail(f"{said[:200]} (exit code {ended.returncode})")
     return ended
 
 

@@ -131,8 +131,8 @@ def asd_public_rows():
             "all rules, threshold found": f"adaptive-chain:end=paper:{found}@layer-skip"}
 
 
-# SmolLM2 with its drafts (examples/smollm2, and those of scripts/smollm2_drafts that are not there), one run for each set of prompts, so
-# that each can be resumed. Counts do not depend on what else runs; times do.
+# SmolLM2 with its drafts (examples/smollm2, and those of tools/train/smollm2_drafts.sh that are not there), one run for
+# each set of prompts, so that each can be resumed. Counts do not depend on what else runs; times do.
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PUBLIC_SETS = {"gsm8k": ("gsm8k", ""), "humaneval": ("humaneval", ""), "chat": ("mt_bench", ""), "summaries": ("spec_bench", "summarization"),
                "retrieval": ("spec_bench", "rag")}

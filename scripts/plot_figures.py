@@ -177,10 +177,10 @@ def passes(data, beside):
                                      x=list(range(1, len(theirs[least]) + 1))))
             panels.append(Panel(series, f"{model.partition(',')[0].replace('-Instruct', '')}\n{INSTRUCTIONS[x['isa']]}", axis="tokens in the pass", y_axis="T(n), ms" if x is found[0] else "",
                                 ticks=ticks(*(n for n in (1, 2, 4, 8) if n <= len(x["ms"]["specula"]))), y_limits=(0, most)))
-    trial = ["A trial of the script, with few turns beside other work: no measurement"] if data["repeat"] < 3 else []
     return Plot("T(n): time of a pass over n tokens, by engine and instruction set",
                 [f"A draft of n - 1 tokens pays if the pass over n costs less than the tokens that it brings. {' and '.join(chosen)}, weights of 4 bits",
-                 f"1 thread of an {data['machine']['cpu']}; medians of {data['repeat']} turns in which the engines alternate; {data['date']}, commit {data['commit']}", *trial],
+                 f"1 thread of an {data['machine']['cpu']}; medians of {data['repeat']} turns in which the engines alternate; "
+                 f"{data['date']}, commit {data['commit']}"],
                 panels, columns=len(panels) // len(chosen), height=200)
 
 

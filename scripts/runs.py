@@ -69,23 +69,18 @@ def faults(data, name=None):
     return found
 
 
-def split(data):
-    """The faults but for the picks at an end, and those, in words."""
-    found = faults(data)
-    return "; ".join(fault for fault in found if not fault.startswith(AT_END)), ", ".join(fault.removeprefix(AT_END) for fault in found if fault.startswith(AT_END))
-
-
 def in_words(data):
     """The faults in one line; none if nothing is wrong."""
-    others, ends = split(data)
-    return "; ".join(filter(None, [others, ends and AT_END + ends]))
+    found = faults(data)
+    ends = ", ".join(fault.removeprefix(AT_END) for fault in found if fault.startswith(AT_END))
+    others = [fault for fault in found if not fault.startswith(AT_END)]
+    picks = [f"a search picked the first or last size that it tried, so another may be faster: {ends}"] if ends else []
+    return "; ".join(others + picks)
 
 
 def footnote(data):
     """Words to follow a table of this run, none if nothing is wrong."""
-    others, ends = split(data)
-    return ((f" Known faults of this run: {others}." if others else "") +
-            (f" A search picked the first or last size that it tried, so another may be faster: {ends}." if ends else ""))
+    return f" Known faults of this run: {in_words(data)}." if faults(data) else ""
 
 
 @functools.cache

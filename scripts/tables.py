@@ -4,8 +4,9 @@ import re
 
 import paper
 import runs
-from figures import (TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, kept, load, measured, of_one_run, parsed, passes_over_nodes, pipelines, products,
-                     in_words, root, rows, source, speedup_of, speedup_over_all, table, with_interval)
+from figures import (OF_RATES, TITLES, Missing, Row, as_counted, by_formula, by_task, columns, folder, in_words, kept, load,
+                     measured, of_one_run, parsed, passes_over_nodes, pipelines, products, root, rows, source, speedup_of,
+                     speedup_over_all, table, with_interval)
 
 TABLES = {}  # name: a function of the page
 CLAIMS = {}  # name: a function
@@ -48,12 +49,15 @@ def by_category(page):
     return table([as_counted(load(files[0])["pipelines"][0])[0], *(title for title, _ in tasks)], out) + source(page, *files)
 
 
-@named(TABLES, "paper: mt_bench")
-def mt_bench(page):
-    data = load("paper_mt_bench")
-    out = [[label] + [f"{in_words(q['speedup'])}, {q['mat']:.2f}" for c in data["categories"] for q in c["pipelines"] if q["name"] == p["name"]]
-           for label, p in pipelines(data).items()]
-    return table([as_counted(data["pipelines"][0])[0] + ", MAT"] + [f"{c['name']} ({c['prompts']})" for c in data["categories"]], out) + source(page, "paper_mt_bench")
+@named(TABLES, ("paper: mt_bench", "paper_mt_bench", (OF_RATES, "MAT")),
+       ("smollm2: copies", "paper_smollm2", ("MAT",), "MAT [95%]", "speedup", "same text"))
+def in_categories(page, file, figures, *also):
+    """Figures of rows by category of prompts, and more of all prompts."""
+    kinds = {TITLES.get(c["name"], c["name"]): c["prompts"] for c in load(file)["categories"]}
+    out = [[row.label, *(", ".join(Row(file, row.label).of(kind)[what] for what in figures) for kind in kinds),
+            *(row[what] for what in also)] for row in rows(file)]
+    return table([", ".join(figures), *(f"{kind} ({prompts})" for kind, prompts in kinds.items()), *also], out) + (
+        ["", defined(load(file))] if "speedup" in also else []) + source(page, file)
 
 
 @named(TABLES, "paper: asd")
@@ -211,15 +215,6 @@ def public_lengths(page):
     out = [[f"{label}, {kind} N words", *(with_interval(Row("paper_public_lengths", label).of(f"{kind} {n} words").p, "acceptance") for n in paper.LENGTHS)]
            for label in (row.label for row in rows("paper_public_lengths")) for kind in paper.KINDS_OF_LENGTHS]
     return table(["acceptance", *(f"N = {n}" for n in paper.LENGTHS)], out) + source(page, "paper_public_lengths")
-
-
-@named(TABLES, "smollm2: speedups")
-def smollm2(page):
-    """A public model by kind of request."""
-    shown, data = rows("paper_smollm2"), load("paper_smollm2")
-    out = [[c["name"], *(f"{q['mat']:.2f}" for row in shown for q in c["pipelines"] if q["name"] == row.p["name"])] for c in data["categories"]]
-    out += [[f"**{title}**"] + [row[what] for row in shown] for title, what in (("all: MAT [95%]", "MAT [95%]"), ("all: speedup", "speedup"), ("same text", "same text"))]
-    return table(["MAT"] + [f"{row.label}: {row['name']}" for row in shown], out) + ["", defined(data)] + source(page, "paper_smollm2")
 
 
 @named(TABLES, "smollm2: memory")

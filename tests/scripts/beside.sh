@@ -3,7 +3,7 @@
 # usage: beside.sh ROOT
 #
 # Our engine beside the best of the others, of made-up records (scripts/beside.py): ties, engines that are absent, kinds without
-# records, rounds that were interrupted.
+# records.
 set -euo pipefail
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 PYTHONDONTWRITEBYTECODE=1 python3 - "$1/scripts" <<'END'
@@ -74,23 +74,15 @@ class Beside(unittest.TestCase):
         self.assertIsNone(beside.best_weights(THEIRS, "another", KINDS))
         self.assertEqual(beside.best_weights([row("a", "q8_0", "plain", chat=10), row("a", "q4_0", "plain", code=10)], "a", KINDS), "q8_0")
 
-    def test_rounds_that_were_interrupted(self):
-        wanted = [["0/a", "0/b"], ["1/a", "1/b"], ["2/a", "2/b"]]
-        cells = dict.fromkeys(["0/a", "0/b", "1/a", "2/a", "2/b"], {})
-        self.assertEqual(beside.rounds_done(cells, wanted), 1)  # the second one has no b, so the third does not count
-        self.assertEqual(beside.rounds_done({**cells, "1/b": {}}, wanted), 3)
-        self.assertEqual(beside.rounds_done({}, wanted), 0)
-
     def test_rows_of_cells(self):
         def cell(n):
-            return {"modes": {"plain": {"texts": {"chat": [8, n]}, "same": [1, 1]}, PIPELINE: {"texts": {"chat": [8, n], "code": [8, n]}, "same": [1, 2]}}}
-        names = {"0/a": ("specula", "q4_1"), "0/b": ("llama.cpp", "q4_0"), "1/a": ("specula", "q4_1"), "1/b": ("llama.cpp", "q4_0")}
-        cells = {"0/a": cell(1), "1/a": cell(2), "0/b": {"modes": {}}, "1/b": cell(3)}  # b had nothing in the first round
-        rows = beside.rows_of(cells, names, threads=1)
+            return {"plain": {"texts": {"chat": [8, n]}, "same": [1, 1]}, PIPELINE: {"texts": {"chat": [8, n], "code": [8, n]}, "same": [1, 2]}}
+        ours, theirs = ("specula", "q4_1"), ("llama.cpp", "q4_0")
+        rows = beside.rows_of([{ours: cell(1), theirs: cell(4)}, {ours: cell(2), theirs: cell(3)}], threads=1)
         self.assertEqual([(x["engine"], x["mode"], x["threads"]) for x in rows],
                          [("specula", "plain", 1), ("specula", PIPELINE, 1), ("llama.cpp", "plain", 1), ("llama.cpp", PIPELINE, 1)])
         self.assertEqual(rows[1]["texts"], {"chat": [[8, 1], [8, 2]], "code": [[8, 1], [8, 2]]})
-        self.assertEqual((rows[1]["same"], rows[2]["same"]), ([2, 4], [1, 1]))
+        self.assertEqual((rows[1]["same"], rows[2]["same"]), ([2, 4], [2, 2]))
 
 
 unittest.main()

@@ -18,9 +18,7 @@ llama_cpp=(env XDG_CACHE_HOME="$scratch" "$root/scripts/llama_cpp")
 cpu 'avx512f avx512cd avx512bw avx512dq avx512vl avx512vbmi avx512_vnni avx512_bf16 amx_tile amx_int8'
 expect 0 "^$prefix$" "${llama_cpp[@]}"
 expect 0 "^$prefix-avx512-vbmi-vnni-bf16$" "${llama_cpp[@]}" --avx512
-expect 1 'has another build than .*-avx512-vbmi-vnni-bf16; name another' "${llama_cpp[@]}" --avx512 --prefix "$prefix"
 expect 0 "^$prefix-same-bits$" "${llama_cpp[@]}" --same-bits
-expect 1 'has another build than .*-same-bits; name another' "${llama_cpp[@]}" --same-bits --prefix "$prefix"
 expect 0 "^$prefix-programs$" "${llama_cpp[@]}" --programs
 cpu 'avx512f avx512cd avx512bw avx512dq avx512vl'
 expect 0 "^$prefix-avx512$" "${llama_cpp[@]}" --avx512

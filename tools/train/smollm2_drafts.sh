@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: scripts/smollm2_drafts [--list] [options] [NAME]...
+# usage: tools/train/smollm2_drafts.sh [--list] [options] [NAME]...
 #
 # Drafts for SmolLM2-135M-Instruct, and the controls that they are compared with, by specula-train. Run again after an
 # interruption, it goes on. Without names all are trained, in this order, on the text in examples/smollm2:
@@ -23,7 +23,7 @@
 #   --steps N      of each draft, 12 rows of 512 tokens each, then 6 of 1,024    (1000 of eagle, 1200 of both GLIDE, 1400 of plain, 1600 of both heads from eagle)
 #   --seed N       of trainings, which then go to NAME-N                   (1)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 
 out=$root/build/smollm2 data=$root/../shared/data train=$root/build/train tokens=2600000 articles=480 steps= seed=1 list=false
 wanted=()
@@ -35,7 +35,8 @@ packages=(python3-requests python3-flask python3-sqlalchemy python3-networkx pyt
   python3-django python3-twisted python3-pandas python3-sklearn python3-scipy python3-matplotlib python3-aiohttp python3-click
   python3-babel python3-pygments python3-nltk python-pandas-doc python-django-doc python3-doc python3.11-doc
   python-sqlalchemy-doc python-requests-doc python-flask-doc python-scrapy-doc)
-licence='BSD, MIT, Apache 2.0 and PSF licences: pieces of up to 288 tokens of Debian packages, which scripts/smollm2_drafts names'
+licence='BSD, MIT, Apache 2.0 and PSF licences: pieces of up to 288 tokens of Debian packages, which '
+licence+='tools/train/smollm2_drafts.sh names'
 known=()
 
 # selects NAME: whether it is to be made.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""usage: scripts/docs_look.py SITE TREE
+"""usage: docs/site/look.py SITE TREE
 
 Opens pages in a headless Chromium, as on a desk (1280 px) and on a phone (390 px), light and dark, for scripts/docs --look: of the
 site, and, if the release preset has been built, of `specula compare --html` and `specula run --trace`. Saves their pictures in

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: scripts/mutate_kernels [--only TEXT] [--jobs N] [--list]
+"""usage: tests/mutate_kernels.py [--only TEXT] [--jobs N] [--list]
 
 Plants the faults of tests/cuda/faults.txt into the CUDA headers, and those of tests/cpu/faults.txt into the CPU model's, one after the
 other, each in a copy of include/, and runs the test that must find it: compiled by g++, by clang++ with the address sanitizer, or by g++
@@ -24,6 +24,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scripts"))
 import measuring  # noqa: E402
 
 given = measuring.options(__doc__, out=False, only="", jobs=os.cpu_count(), list=False)
