@@ -5,7 +5,8 @@ import hashlib
 import os
 import re
 
-from figures import load, root, table
+import measuring
+from figures import folder, load, root, table
 from tables import CLAIMS, TABLES, named
 
 
@@ -195,21 +196,21 @@ def goals(page):
     return table(["work", f"H100, {then}: us", "goal us", f"H200, {now}: us", "goal"], rows)
 
 
-def here(path):
-    return (root / path).read_text() if (root / path).exists() else None
-
-
-def sources_of(header):
+def sources_of(header, text_of):
     """The headers of ours that `header` includes, itself too."""
     found, open_ = set(), [header]
     while open_:
         path = open_.pop()
-        if path not in found and (text := here(path)) is not None:
+        if path not in found and text_of(path) is not None:
             found.add(path)
-            for near, name in re.findall(r'^#include (?:"([^"]+)"|<(specula/[^>]+)>)', text, re.M):
+            for near, name in re.findall(r'^#include (?:"([^"]+)"|<(specula/[^>]+)>)', text_of(path), re.M):
                 ours = name or (near if near.startswith("specula/") else "")
                 open_.append(f"include/{ours}" if ours else os.path.normpath(os.path.join(os.path.dirname(path), near)))
     return found
+
+
+def here(path):
+    return (root / path).read_text() if (root / path).exists() else None
 
 
 def digest(text):
@@ -253,3 +254,13 @@ def device_code(page):
     rows = [[f"`{name}`", str(n)] for name, n in largest[:8]]
     return table(["header", "lines under `__CUDA_ARCH__`"], [*rows, [f"{len(largest) - 8} others", str(sum(n for _, n in largest[8:]))],
                                                              ["all", f"{sum(counts.values())} of {lines:,}"]])
+
+
+def record(commit):
+    """Writes what `changed` compares with: the CUDA headers of the commit that was measured."""
+    def text_of(path):
+        return measuring.git("show", f"{commit}:{path}")
+
+    listed = measuring.git("ls-tree", "-r", "--name-only", commit, "include/specula/cuda/api").split()
+    files = sorted(set().union(*(sources_of(f, text_of) for f in listed)))
+    measuring.write(folder / "cuda_h200_sources.json", {"section": "sources", "commit": commit, "sha256": {f: digest(text_of(f)) for f in files}})
