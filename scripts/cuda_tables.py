@@ -223,7 +223,7 @@ def changed(page):
     kinds = {"sampling": ["sample"], "verification": ["verify", "verify_matching"], "verification, sharded": ["verify_sharded"],
              "growth": ["grow", "tree_links"], "attention": ["tree_attention", "tree_attention_wgmma"], "compaction": ["compact_kv"],
              "similarity": ["layer_similarity"], "distillation": ["top_k_distillation"], "Max-Gram": ["max_gram"]}
-    files = {kind: set().union(*(sources_of(f"include/specula/cuda/api/{h}.cuh") for h in headers))
+    files = {kind: set().union(*(sources_of(f"include/specula/cuda/api/{h}.cuh", here) for h in headers))
              for kind, headers in kinds.items()}
     shared = set.intersection(*files.values())
     rows = []
