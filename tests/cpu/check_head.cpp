@@ -110,6 +110,7 @@ TEST_CASE("a look at what a target has read: the rows of its end, by its states 
     target.append(random_tokens(30));  // what comes after does not count
     expect_near(head_rows_at_end(weights, target, text, 39), all);
     CHECK(head_rows_at_end(weights, target, Tokens(text).first(1), 64).count() == 0);
+    CHECK_THROWS_AS(head_rows_at_end(weights, target, random_tokens(80), 20), std::invalid_argument);
 
     // Of the last 17 of 18 tokens: the head sees no others, of the target's states these.
     const FeaturesView<float> states = target.features();

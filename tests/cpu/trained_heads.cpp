@@ -55,7 +55,7 @@ Decoder<float> target_model() {
                         {.capacity = kLength + 20, .inputs = Inputs::int16, .feature_layers = all});
 }
 
-/// Texts that the target draws, of `length` tokens or up to their end.
+/// Texts that the target draws, of `length` tokens.
 std::vector<std::vector<Token>> drawn(std::int32_t count, std::int32_t length, std::uint64_t seed) {
   constexpr std::int32_t kAtOnce = 32;
   Decoder<float> target(pack().target, {.capacity = kLength + 20, .slots = kAtOnce, .inputs = Inputs::int16});
@@ -77,13 +77,15 @@ std::vector<std::vector<Token>> drawn(std::int32_t count, std::int32_t length, s
   std::vector<std::vector<Token>> texts;
   while (!batch.empty())
     for (const TextResult& text : batch.step()) {
+      REQUIRE(!text.failure);
+      REQUIRE(text.tokens.size() == static_cast<std::size_t>(length - 1));
       texts.push_back({kBegin});
       texts.back().insert(texts.back().end(), text.tokens.begin(), text.tokens.end());
     }
   return texts;
 }
 
-/// 20 texts of 65 to 256 tokens.
+/// 20 texts of 256 tokens.
 const std::vector<std::vector<Token>>& texts() {
   static const std::vector<std::vector<Token>> all = drawn(20, kLength, 11);
   return all;

@@ -405,12 +405,12 @@ pathlib.Path(sys.argv[2], "config.json").write_text(json.dumps({**config, "archi
 END
   expect 0 '^chain:3@eagle3 ' "$specula" compare --models "$models" --draft "$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --pipelines 'chain:3@eagle3 dynamic-tree@eagle3'
-  expect 0 '^as the file says  *1, 2, 3 ' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
-  expect 0 '^second and third draft tokens, 38 rows' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 0 '^as the file says  *1, 2, 3 ' sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
+  expect 0 '^second and third draft tokens, 38 rows' sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$models/target" "$scratch/eagle3" --tokens 40 --threads 1
   # What its user says of it goes before its file.
   expect 0 '^chain:3@other ' "$specula" compare --models "$models" --draft "rule=$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --draft "other=$scratch/eagle3,layers=states,norm_output=true" --pipelines 'chain:3@rule chain:3@other'
-  expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@" || true' sh "$specula" head "$models/target" "$scratch/eagle3,layers=states" --tokens 8
+  expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$models/target" "$scratch/eagle3,layers=states" --tokens 8
   expect 2 'eagle3,layers=1-2: layers= names 2 states, the head reads 3' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2" --prompt x
   expect 2 "layers= is 'inputs', expected states, outputs, or numbers" "$specula" compare --models "$models" --draft "$scratch/eagle3,layers=inputs"
   expect 2 "norm_output= is 'no', expected true or false" "$specula" head "$models/target" "$scratch/eagle3,norm_output=no"
@@ -436,8 +436,8 @@ half of them to her brother, who wants to buy a book?'
   expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= probably names other states" \
     "$specula" run --models "$pack" --draft "$pack/eagle31,layers=0-0-0" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
   also '; specula head looks at more'
-  expect 0 '^another reading is better beyond doubt; this takes it: --draft .*/eagle31,layers=2-8-13$' \
-    sh -c '"$@" || true' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
+  expect 0 '^another reading is better beyond doubt; this selects it: --draft .*/eagle31,layers=2-8-13$' \
+    sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
 fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.

@@ -2,6 +2,7 @@
 // How a user overrules the file of an EAGLE-3 head, and what the end of a prompt says of one.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -58,6 +59,8 @@ TEST_CASE("what stands behind a path") {
   CHECK(split_reading("a/head").first == "a/head");
   CHECK(!split_reading("a/head").second.asks());
   CHECK(split_reading("a,b/C,D=e").first == "a,b/C,D=e");  // a path with commas
+  CHECK(split_reading("a,run=3/head").first == "a,run=3/head");
+  CHECK(split_reading("a,run=3/head,layers=states").first == "a,run=3/head");
   const auto [path, asked] = split_reading("x=a,b,layers=2-8-13,norm_output=false");
   CHECK(path == "x=a,b");
   CHECK(asked.states == States{2, 8, 13});
@@ -127,6 +130,15 @@ TEST_CASE("what the end of a prompt says of a head") {
                        doctest::Contains("at none of the prompt's last 64 tokens: it is probably "
                                          "made for another target, or its file names other"),
                        HeadRefused);
+  // What the head cannot draft does not count: of another script, say.
+  HeadRows rare{std::vector<double>(64, std::numeric_limits<double>::infinity()), 0};
+  CHECK(judge("x", head, rare) == "");
+  std::fill_n(rare.losses.begin(), 31, 1.0);
+  CHECK(judge("x", head, rare).starts_with("the head 'x' is right at none"));  // no refusal
+  rare.losses[31] = 1;
+  CHECK_THROWS_AS(judge("x", head, rare), HeadRefused);
+  rare.right = 5;  // of 32
+  CHECK(judge("x", head, rare) == "");
   head.states_from = StatesFrom::standard;
   CHECK(said(0, 16).find("its file names no layers") != std::string::npos);
   head.states_from = StatesFrom::caller;

@@ -144,7 +144,9 @@ TEST_CASE(
 }
 
 TEST_CASE("errors name invalid options with value and range") {
-  CHECK(complaint({{1}}, {}) == "PolicyBenchmark: prompts.size() is 1, must be at least 2");
+  CHECK(complaint({{1}}, {}) == "PolicyBenchmark: prompts.size() is 1, must be in [2, 65535]");
+  CHECK(complaint(std::vector(65536, std::vector<Token>{1}), {}) ==
+        "PolicyBenchmark: prompts.size() is 65536, must be in [2, 65535]");
   CHECK(complaint({{1}, {}}, {}) == "PolicyBenchmark: prompt 1 is empty");
   CHECK(complaint(kPrompts, {.max_new_tokens = 0}) ==
         "PolicyBenchmark: max_new_tokens is 0, must be in [1, 2147483647]");

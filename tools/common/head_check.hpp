@@ -2,6 +2,8 @@
 // What a look at the end of a prompt says of an EAGLE-3 head, in words.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -20,12 +22,14 @@ inline constexpr std::int32_t kLookedAt = 64;   // tokens at the end of a prompt
 inline constexpr std::int32_t kFewest = 16;     // of which fewer say nothing
 inline constexpr double kWeakAgreement = 0.15;  // below this a head is hardly worth its time
 
-/// What is to be said of the head `name` whose rows these are; empty: nothing. Throws HeadRefused if it is
-/// right at none of kLookedAt.
+/// What is to be said of the head `name` whose rows these are; empty: nothing. Rows whose choice is outside
+/// of its vocabulary do not count. Throws HeadRefused if it is right at none of kLookedAt rows, of which half
+/// count.
 inline std::string judge(const std::string& name, const specula::cpu::Eagle3Config& head,
                          const specula::cpu::HeadRows& rows) {
   using specula::cpu::StatesFrom;
-  if (rows.count() < kFewest || rows.agreement() >= kWeakAgreement) return "";
+  const auto counted = std::ranges::count_if(rows.losses, [](double loss) { return std::isfinite(loss); });
+  if (counted < kFewest || rows.right >= kWeakAgreement * static_cast<double>(counted)) return "";
   if (rows.right > 0 && rows.count() < kLookedAt) return "";  // chance alone may do that
   const char* cause =
       head.states_from == StatesFrom::caller
@@ -40,7 +44,7 @@ inline std::string judge(const std::string& name, const specula::cpu::Eagle3Conf
                            (rows.right > 0 ? std::to_string(rows.right) : std::string("none")) +
                            " of the prompt's last " + std::to_string(rows.count()) + " tokens: " + cause +
                            "; specula head looks at more";
-  if (rows.right == 0 && rows.count() >= kLookedAt) throw HeadRefused(what);
+  if (rows.right == 0 && rows.count() >= kLookedAt && counted >= kLookedAt / 2) throw HeadRefused(what);
   return what;
 }
 

@@ -32,7 +32,7 @@ inline std::pair<std::string, AskedReading> split_reading(const std::string& giv
   const auto fail = [&](const std::string& what) { throw UsageError(given + ": " + what); };
   const auto is_key = [&](std::size_t from) {  // a path may have commas
     const auto end = given.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", from);
-    return end != given.npos && end > from && given[end] == '=';
+    return end != given.npos && end > from && given[end] == '=' && given.find('/', end) == given.npos;
   };
   std::size_t at = given.find(',');
   while (at != given.npos && !is_key(at + 1)) at = given.find(',', at + 1);

@@ -150,6 +150,8 @@ inline std::shared_ptr<const DecoderWeights<float>> lm_head_of(
 /// Those of `count` tokens from `first` on.
 inline FeaturesView<float> part_of(const FeaturesView<float>& all, std::size_t first, std::size_t count,
                                    const specula::detail::ChangeCount& changes) {
+  if (count > 0)
+    static_cast<void>(all.row(static_cast<std::int32_t>(first + count - 1)));  // throws if it lacks
   const auto at = static_cast<std::int32_t>(first);
   const auto apart = [&](const auto& of) { return count > 1 ? of(at + 1) - of(at) : 0; };
   const auto row = [&](std::int32_t i) { return all.row(i).data(); };

@@ -76,9 +76,7 @@ class PolicyBenchmark {
   /// empty one, or an option out of range.
   explicit PolicyBenchmark(std::vector<std::vector<Token>> prompts, BenchmarkOptions options = {})
       : prompts_(std::move(prompts)), options_(std::move(options)) {
-    if (prompts_.size() < 2)
-      throw std::invalid_argument("PolicyBenchmark: prompts.size() is " + std::to_string(prompts_.size()) +
-                                  ", must be at least 2");
+    detail::expect_in("PolicyBenchmark: prompts.size()", prompts_.size(), std::size_t{2}, Bootstrap::kMost);
     for (std::size_t p = 0; p < prompts_.size(); ++p)
       if (prompts_[p].empty())
         throw std::invalid_argument("PolicyBenchmark: prompt " + std::to_string(p) + " is empty");
@@ -113,7 +111,9 @@ class PolicyBenchmark {
           runs[c].push_back(policies_[c].decode(p, options_.max_new_tokens));
         }
     std::vector<PolicyFigures> all;
-    for (std::size_t c = 0; c < count; ++c) all.push_back(figures(policies_[c].name, runs[c], runs[0]));
+    const Bootstrap bootstrap(prompts_.size());
+    for (std::size_t c = 0; c < count; ++c)
+      all.push_back(figures(policies_[c].name, runs[c], runs[0], bootstrap));
     return all;
   }
 
@@ -152,8 +152,8 @@ class PolicyBenchmark {
     return run;
   }
 
-  PolicyFigures figures(const std::string& name, const std::vector<Run>& runs,
-                        const std::vector<Run>& first) const {
+  PolicyFigures figures(const std::string& name, const std::vector<Run>& runs, const std::vector<Run>& first,
+                        const Bootstrap& bootstrap) const {
     const std::size_t repeat = static_cast<std::size_t>(options_.repeat);
     const auto seconds_of = [&](const std::vector<Run>& all, std::size_t p, double Run::*what) {
       std::vector<double> times;
@@ -179,7 +179,7 @@ class PolicyBenchmark {
     out.acceptance = offered > 0 ? accepted / offered : 0;
     out.microseconds_per_token = tokens > 0 ? 1e6 * seconds / tokens : 0;
     out.own_microseconds_per_token = tokens > 0 ? 1e6 * overhead / tokens : 0;
-    out.speedup = Bootstrap(prompts_.size()).of(speed, first_speed);
+    out.speedup = bootstrap.of(speed, first_speed);
     return out;
   }
 

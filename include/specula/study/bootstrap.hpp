@@ -51,14 +51,14 @@ struct RatioTerms {
 /// prompt and draw.
 class Bootstrap {
  public:
-  static constexpr std::size_t kResamples = 10000;  ///< usual
+  static constexpr std::size_t kResamples = 10000;                                 ///< usual
+  static constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();  ///< prompts
 
   /// Throws std::invalid_argument for fewer than two prompts (one has no interval) or more than 65,535, and
   /// for fewer than 40 resamples.
   explicit Bootstrap(std::size_t prompts, std::size_t resamples = kResamples, std::uint64_t seed = 1)
       : prompts_(prompts) {
-    constexpr std::size_t most = std::numeric_limits<std::uint16_t>::max();
-    detail::expect_in("Bootstrap: prompts", prompts, std::size_t{2}, most);
+    detail::expect_in("Bootstrap: prompts", prompts, std::size_t{2}, kMost);
     detail::expect_in("Bootstrap: resamples", resamples, std::size_t{40}, std::size_t{1} << 24);
     counts_.resize(prompts * resamples);
     std::mt19937_64 bits(seed);  // the standard specifies its numbers, but not those of its distributions

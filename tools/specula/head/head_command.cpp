@@ -173,7 +173,8 @@ int check(const HeadOptions& options) {
   own = specula::cpu::with_reading(*own, *config.eagle3);
   print_head(*own);
 
-  const auto readings = specula::cpu::head_readings(*own->config.eagle3, target_weights->config.layers);
+  auto readings = specula::cpu::head_readings(*own->config.eagle3, target_weights->config.layers);
+  if (asked.asks()) readings.front().what = "as asked";
   std::set<std::int32_t> states;
   for (const HeadReading& reading : readings)
     states.insert(reading.eagle3.states.begin(), reading.eagle3.states.end());
@@ -188,15 +189,14 @@ int check(const HeadOptions& options) {
 
   const auto all = rows_of(own, readings, target, texts, specula::cpu::head_rows_at_end);
   const HeadRows& rule = all.front();
+  if (rule.count() == 0)
+    throw UsageError("the text has fewer than two tokens, so there is nothing to look at");
   const std::size_t better = specula::cpu::best_reading(all);
   std::cout << "\n"
             << rule.count() << " tokens; losses in nats of the target's first choice\n"
             << table_of(readings, all, "states", states_of);
-  std::string takes;
-  if (better > 0) takes = ",layers=" + list(readings[better].eagle3.states, "-");
-
   std::vector<HeadReading> outputs{readings[better], readings[better]};
-  outputs[0].what = "as the file says", outputs[1].what = "the other way";
+  outputs[0].what = readings[0].what, outputs[1].what = "the other way";
   outputs[1].eagle3.norm_output = !outputs[0].eagle3.norm_output;
   const auto chains = rows_of(own, outputs, target, texts, specula::cpu::chain_rows_at_end);
   const auto norm = [](const HeadReading& reading) {
@@ -204,15 +204,22 @@ int check(const HeadOptions& options) {
   };
   std::cout << "\nsecond and third draft tokens, " << chains.front().count() << " rows\n"
             << table_of(outputs, chains, "norm_output", norm);
-  if (specula::cpu::best_reading(chains) > 0) takes += ",norm_output=" + norm(outputs[1]);
-  if (!takes.empty())
-    std::cout << "another reading is better beyond doubt; this takes it: --draft " << path << takes << "\n";
-  if (rule.right == 0)
+  const std::size_t other = specula::cpu::best_reading(chains);
+  if (better > 0 || other > 0) {  // beside what was asked and is right
+    std::cout << "another reading is better beyond doubt; this selects it: --draft " << path;
+    if (better > 0 || !asked.layers.empty())
+      std::cout << ",layers=" << list(outputs[other].eagle3.states, "-");
+    if (other > 0 || asked.norm_output) std::cout << ",norm_output=" << norm(outputs[other]);
+    std::cout << "\n";
+  }
+  const bool never = rule.right == 0 && rule.count() >= kFewest;
+  if (never)
     std::cout
         << "the head is never right: it is of another target, or reads other states than it was trained on\n";
   else if (all[better].agreement() < kWeakAgreement)
-    std::cout << "the head is right less than once in seven: it is hardly worth its time\n";
-  return rule.right == 0 ? 1 : 0;
+    std::cout << "the head is right at " << fixed(100 * all[better].agreement(), 1)
+              << "% of the tokens: it is hardly worth its time\n";
+  return never ? 1 : 0;
 }
 
 }  // namespace

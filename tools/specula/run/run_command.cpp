@@ -162,11 +162,10 @@ class Run {
     try {
       out.run = decode_printed(racer_, prompt, number, own, printer);
       std::cerr << paint_.dim(figures(out.run)) << '\n';
-    } catch (const HeadRefused&) {
-      std::cout << std::endl;
-      throw;
     } catch (const std::exception& error) {
-      if (!std::cout) throw;  // so would all others
+      const bool refused = number == 0 && dynamic_cast<const HeadRefused*>(&error);
+      if (refused) std::cout << std::endl;
+      if (refused || !std::cout) throw;  // so would all others
       printer.finish();
       if (printer.text().empty() && !echo.ends_with('\n')) std::cout << std::endl;
       out.failure = error.what();
