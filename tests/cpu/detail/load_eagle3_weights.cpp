@@ -150,6 +150,13 @@ TEST_CASE("where the LM head and the embedding come from") {
   CHECK(wide.load(80).embedding.rows() == 256);
   wide.erase("embed_tokens.weight");
   CHECK(wide.fails("it has no embed_tokens.weight, and its hidden_size 64", 80));
+  HeadFile borrower(kWide);  // of all tokens: the target's LM head has rows of another width
+  borrower.config["draft_vocab_size"] = 256;
+  for (const char* name : {"lm_head.weight", "d2t", "t2d"}) borrower.erase(name);
+  CHECK(borrower.fails("it has no lm_head.weight, and its hidden_size 64 is not the target's, 80", 80));
+  borrower.config["tie_word_embeddings"] = true;
+  const auto own = borrower.load(80);
+  CHECK(&own.head() == &own.embedding);
 }
 
 TEST_CASE("a file that says all loads without its target, one that names no states does not") {

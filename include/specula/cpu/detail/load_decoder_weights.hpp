@@ -77,11 +77,15 @@ void check_target(const DecoderConfig& config, const std::shared_ptr<const Decod
                            ? "a head that reads features is loaded with its target's weights"
                            : "a draft over its target's embedding is loaded with its target's weights");
   validate_target(config, target->config, source);
-  if (config.eagle3)
-    Requirements{source}(config.eagle3->own_embedding || config.hidden_size == target->config.hidden_size,
-                         "it has no embed_tokens.weight, and its hidden_size " +
+  if (!config.eagle3) return;
+  const auto takes = [&](bool own, const char* name) {
+    Requirements{source}(own || config.hidden_size == target->config.hidden_size,
+                         std::string("it has no ") + name + ", and its hidden_size " +
                              std::to_string(config.hidden_size) + " is not the target's, " +
                              std::to_string(target->config.hidden_size));
+  };
+  takes(config.eagle3->own_embedding, "embed_tokens.weight");
+  takes(config.eagle3->own_head || config.tied_head, "lm_head.weight");
 }
 
 /// A head's rows of the LM head are copied, so that they lie in panels as products read them.
