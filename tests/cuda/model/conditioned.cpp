@@ -15,11 +15,10 @@
 #include <specula/cuda/model/model.hpp>
 
 #include "relative_error.hpp"
-#include "small_model.hpp"
+#include "small_drafts.hpp"
 
 using namespace small_model;
 namespace cuda = specula::cuda;
-using specula::Conditioning;
 using specula::kNoParent;
 using specula::NodeId;
 using specula_test::EmulatedDevice;
@@ -28,38 +27,6 @@ using Model = cuda::Model<EmulatedDevice>;
 static_assert(specula::TargetConditioned<Model> && specula::TargetConditioned<specula::SlotOf<Model>>);
 
 namespace {
-
-/// A draft for the model of small_config(), or `target` if it attends to keys of other heads.
-struct Draft {
-  const char* name;
-  Conditioning reads = Conditioning::nothing;
-  int layers = 1, vocab = 0, head_dim = 32;
-  bool projects = false;
-  int target_head_dim = 64;
-  std::vector<std::int32_t> layers_read = {};
-};
-
-cpu::DecoderConfig target_config(const Draft& draft) {
-  cpu::DecoderConfig out = small_config(3);
-  out.head_dim = draft.target_head_dim;
-  return out;
-}
-cpu::DecoderConfig draft_config(const Draft& draft) {
-  const cpu::DecoderConfig target = target_config(draft);
-  cpu::DecoderConfig out;
-  out.heads = 2, out.kv_heads = 1, out.head_dim = draft.head_dim;
-  out.vocab_size = kVocab, out.hidden_size = draft.reads == Conditioning::features ? target.hidden_size : 64;
-  out.intermediate_size = 96, out.layers = draft.layers;
-  out.conditioned_on = draft.reads;
-  out.draft_vocab_size = draft.vocab;
-  out.tied_head = draft.reads == Conditioning::features || (draft.vocab == 0 && !draft.projects);
-  if (draft.projects) out.target_hidden_size = target.hidden_size;
-  if (draft.reads == Conditioning::key_values) {
-    static_cast<cpu::AttentionShape&>(out.target) = target;
-    out.target.layers = target.layers, out.target.reads = draft.layers_read;
-  }
-  return out;
-}
 
 template <class Target, class M>
 void give_state(Target& target, M& draft) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // labels: optimised
-// Rounds on the device: lengths that alternate, limits and stop tokens within a round, short prompts, bad
-// input, errors, and what the host waits for.
+// Rounds on the device: lengths that alternate, limits and stop tokens within a round, short prompts, full
+// contexts, bad input, errors, and what the host waits for.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <specula/cuda/model/round.hpp>
+#include <specula/specula.hpp>
 
 #include "bigram_model.hpp"
 #include "small_model.hpp"
@@ -98,11 +99,12 @@ TEST_CASE("lengths that change from round to round, with hundreds of tokens that
     }
     CHECK(text == plain);
   }
-  // A round that drafts after k plain ones accepts what it accepts if the draft has read everything.
+  // Rounds that draft after k plain ones accept what they accept if the draft has read everything.
+  constexpr int kRounds = 6;
   const auto accepted_after = [&](int plain_rounds, const std::vector<Token>& from) {
-    run.start(from, {.max_new_tokens = 90}, 1);
+    run.start(from, {.max_new_tokens = 100}, 1);
     for (int i = 0; i < plain_rounds; ++i) run.step(0);
-    run.step(4);
+    for (int i = 0; i < kRounds; ++i) run.step(4);
     run.drain();
     return run.text().size() - from.size() - static_cast<std::size_t>(plain_rounds);
   };
@@ -112,7 +114,7 @@ TEST_CASE("lengths that change from round to round, with hundreds of tokens that
     longer.insert(longer.end(), plain.begin(), plain.begin() + k);
     const std::size_t accepted = accepted_after(k, prompt);
     CHECK(accepted == accepted_after(0, longer));
-    drafted += accepted > 1;
+    drafted += accepted > kRounds;
   }
   CHECK(drafted > 0);
 }
@@ -147,7 +149,7 @@ TEST_CASE("a stop token at every place of a round, and limits within one") {
         FinishReason::cancelled);
 }
 
-TEST_CASE("prompts shorter than what the draft reads again, and a text up to the last slot") {
+TEST_CASE("prompts shorter than what the draft reads again") {
   Models on;
   auto chain = round_of(on, Chain<>{.length = 4});
   auto tree = round_of(on, small_tree());
@@ -158,9 +160,63 @@ TEST_CASE("prompts shorter than what the draft reads again, and a text up to the
     CHECK(text_of(tree, prompt, {.max_new_tokens = 12}, 0) == plain);
     CHECK(text_of(tree, prompt, {.max_new_tokens = 12}, 3).size() == 12);
   }
-  const std::vector<Token> prompt = random_tokens(100, 12);  // of 160: 55 new ones, and a proposal of 5
-  CHECK(text_of(chain, prompt, {.max_new_tokens = 55}, 4) ==
-        text_of(chain, prompt, {.max_new_tokens = 55}, 0));
+}
+
+TEST_CASE("a full context ends a text where the host's rounds end it, and says so") {
+  constexpr int kCapacity = 30;
+  Models on;
+  cuda::Model target(on.device, on.target, {.capacity = kCapacity}),
+      draft(on.device, on.draft, {.capacity = kCapacity});
+  const std::vector<Token> long_prompt = random_tokens(kCapacity + 1, 12);
+  const auto check = [&](const auto& shape, std::vector<int> sizes, bool same_rounds) {
+    specula::Speculator host{specula::TreeVerifier{target, Greedy{}, SamplingParams{.temperature = 0}},
+                             specula::ModelDrafter{draft}, shape};
+    cuda::Round run(on.device, on.target, on.draft, shape, Greedy{}, {.capacity = kCapacity});
+    auto roomy = round_of(on, shape);
+    for (const int size : sizes) {
+      const std::vector<Token> prompt(long_prompt.begin(), long_prompt.begin() + size);
+      const int room = kCapacity + 1 - size;
+      for (const int limit : {256, room}) {
+        CAPTURE(size);
+        CAPTURE(limit);
+        std::vector<Token> expected;
+        host.reset_stats();
+        const specula::Generated ends =
+            host.generate(prompt, {.max_new_tokens = limit}, specula::PhiloxRandom{1},
+                          [&](Tokens part) { expected.insert(expected.end(), part.begin(), part.end()); });
+        CHECK(ends.reason == (limit > room ? FinishReason::context_full : FinishReason::limit));
+        specula::Generated how;
+        CHECK(text_of(run, prompt, {.max_new_tokens = limit}, run.longest(), &how) == expected);
+        CHECK(how == ends);
+        CHECK(run.status() == Status::ok);
+        if (same_rounds)
+          CHECK(run.rounds() == host.stats().rounds);
+        else if (limit > room) {  // as many as a context with room takes for these tokens
+          CHECK(text_of(roomy, prompt, {.max_new_tokens = room}, roomy.longest()) == expected);
+          CHECK(run.rounds() == roomy.rounds());
+        }
+        if (limit > room) continue;
+        CHECK(text_of(run, prompt, {.max_new_tokens = limit}, 0, &how) == expected);
+        CHECK(how == ends);
+      }
+    }
+  };
+  check(Chain<>{.length = 4}, {24, 25, 30}, true);
+  // The host's last trees are smaller. Nodes that count have slots beyond the text's last one.
+  check(specula::DynamicTree{.top_k = 4, .expansions = 3, .total = 12}, {20, 22, 24, 26}, false);
+  // These have fewer nodes than the draft runs.
+  check(specula::DynamicTree{.top_k = 4, .expansions = 3, .total = 4}, {24, 30}, false);
+  check(specula::Cape{.length = 6, .budget = 3}, {24, 30}, false);
+
+  // A sink that ends the text where it is full; rounds after the end.
+  cuda::Round run(on.device, on.target, on.draft, Chain<>{.length = 4}, Greedy{}, {.capacity = kCapacity});
+  const std::vector<Token> prompt(long_prompt.begin(), long_prompt.end() - 1);
+  CHECK(run.generate(prompt, {}, 1, [](Tokens) { return false; }).reason == FinishReason::cancelled);
+  for (int i = 0; i < 40; ++i) CHECK(run.step(0).empty());
+  const int replays = on.device.replays;
+  CHECK(run.step(4).empty());
+  CHECK(on.device.replays == replays + 1);  // nothing is read for a round that is idle
+  CHECK(run.drain().empty());
 }
 
 TEST_CASE("between two rounds the host launches a graph, and waits for nothing") {
@@ -205,10 +261,8 @@ TEST_CASE("bad input is refused, and nothing is enqueued") {
   const std::vector<Token> bad{3, kVocab}, good{3, 4};
   refused([&] { run.start(bad, {.max_new_tokens = 4}, 1); },
           "cuda::Round::start: token 200, must be 0 to 199");
-  refused(
-      [&] { run.start(good, {.max_new_tokens = 154}, 1); },
-      "cuda::Round::start: a prompt of 2 tokens, 154 new ones and a proposal of 5 need a capacity of 161, "
-      "RoundOptions::capacity is 160");
+  refused([&] { run.start(random_tokens(161, 1), {.max_new_tokens = 4}, 1); },
+          "cuda::Round::start: the prompt has 161 tokens, RoundOptions::capacity is 160");
   const std::vector<Token> stops(65, 1);
   refused([&] { run.start(good, {.max_new_tokens = 4, .stop = stops}, 1); },
           "cuda::Round::start: 65 stop tokens, must be at most 64");
@@ -237,6 +291,26 @@ TEST_CASE("bad input is refused, and nothing is enqueued") {
   refused([&] { cuda::Round(on.device, on.target, other, Chain<>{}, Greedy{}, {.capacity = 160}); },
           "cuda::Round: the draft's vocabulary is 100, must be 200 to 200");
   CHECK(on.device.held() == held);  // what is not made leaves nothing behind
+}
+
+TEST_CASE("what ends gives its own memory back, in any order") {
+  Models on;
+  using Run = decltype(round_of(on, Chain<>{.length = 2}));
+  const auto make = [&] {
+    return std::make_unique<Run>(on.device, on.target, on.draft, Chain<>{.length = 2}, Greedy{},
+                                 cuda::RoundOptions{.capacity = 160});
+  };
+  const std::vector<Token> prompt = random_tokens(9, 4);
+  const int held = on.device.held();
+  auto first = make();
+  const int of_first = on.device.held() - held;
+  auto second = make();
+  const std::vector<Token> text = text_of(*first, prompt, {.max_new_tokens = 8}, 2);
+  first.reset();
+  CHECK(on.device.held() == held + of_first);
+  CHECK(text_of(*second, prompt, {.max_new_tokens = 8}, 2) == text);
+  second.reset();
+  CHECK(on.device.held() == held);
 }
 
 TEST_CASE("an error of the device keeps the tokens that the host has read") {

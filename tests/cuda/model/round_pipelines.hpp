@@ -102,6 +102,27 @@ inline std::pair<Text, Text> decode(Pack& pack, int pipeline, bool draws, std::u
   }
 }
 
+/// What the CPU's target writes without a draft.
+inline std::vector<Token> plain_text(Pack& pack, const std::vector<Token>& prompt, float temperature,
+                                     std::int32_t fresh) {
+  std::vector<Token> out;
+  Speculator run{TreeVerifier{*pack.target, SampleAndMatch{}, SamplingParams{.temperature = temperature}},
+                 NoDrafter{pack.target->vocab_size()}, Chain<>{.length = 0}};
+  run.generate(prompt, {.max_new_tokens = fresh}, PhiloxRandom{1},
+               [&](Tokens part) { out.insert(out.end(), part.begin(), part.end()); });
+  return out;
+}
+
+/// Whether rounding should not decide its text: no near tie, and no draw near a boundary.
+inline bool is_stable(Pack& pack, const std::vector<Token>& prompt, bool draws, std::int32_t fresh) {
+  if (draws) {
+    const std::vector<Token> text = plain_text(pack, prompt, 0.8f, fresh);
+    return text == plain_text(pack, prompt, 0.82f, fresh) && text == plain_text(pack, prompt, 0.78f, fresh);
+  }
+  const std::vector<double> lead = pack_pipelines::leads(*pack.target, prompt, fresh);
+  return *std::min_element(lead.begin(), lead.end()) >= 2e-3;
+}
+
 /// A prompt of 24 tokens that the target would write.
 inline std::vector<Token> prompt_of(Pack& pack, std::uint64_t seed) {
   std::vector<Token> prompt{1};

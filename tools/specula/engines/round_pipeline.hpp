@@ -38,7 +38,6 @@ class RoundPipeline final : public specula::Pipeline, private specula::RunRecord
         device_(device),
         options_(options),
         nodes_(plain ? 1 : shape.nodes().most),
-        width_(shape.nodes().most),
         run_(device, target, draft, shape, Rule{}, options),
         length_(plain ? 0 : run_.longest()),
         drafters_(std::move(drafters)) {}
@@ -53,8 +52,7 @@ class RoundPipeline final : public specula::Pipeline, private specula::RunRecord
     expect_no_sink();
     if (!begun_) {
       const specula::detail::Stopwatch watch(sums().prefill_seconds);
-      const auto room = options_.capacity - static_cast<std::int32_t>(prompt_.size()) - width_;
-      run_.start(prompt_, {.max_new_tokens = room, .stop = stop}, rng.seed(), rng.sequence());
+      run_.start(prompt_, {.max_new_tokens = options_.capacity, .stop = stop}, rng.seed(), rng.sequence());
       device_.wait();
       begun_ = true;
     }
@@ -79,7 +77,7 @@ class RoundPipeline final : public specula::Pipeline, private specula::RunRecord
   }
   void forget() override {}  // a text is read anew in any case
   std::int32_t room() const override {
-    return options_.capacity - static_cast<std::int32_t>(RunRecord::text().size()) - width_ + 1;
+    return options_.capacity + 1 - static_cast<std::int32_t>(RunRecord::text().size());
   }
   specula::NodeCounts nodes() const override { return {nodes_}; }
   specula::ProposalKind kind() const override { return Shape::kind; }
@@ -110,7 +108,7 @@ class RoundPipeline final : public specula::Pipeline, private specula::RunRecord
   }
   Device& device_;
   specula::cuda::RoundOptions options_;
-  std::int32_t nodes_, width_;  // of its proposals, and of the shape's
+  std::int32_t nodes_;  // of its proposals
   Run run_;
   std::int32_t length_;
   std::vector<std::string> drafters_;

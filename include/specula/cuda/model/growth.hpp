@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -20,18 +21,17 @@
 
 namespace specula::cuda {
 
-/// A proposal on a device, its root first. Arrays on the device.
-struct RoundProposal {
-  const Token* token = nullptr;            ///< (width) padding is negative
-  const NodeId* parent = nullptr;          ///< (width) null: a chain
-  const std::int32_t* begin = nullptr;     ///< (2) 0 and the width
-  const std::int32_t* position = nullptr;  ///< (width) in the text
-  const std::uint64_t* mask = nullptr;     ///< (width, words) as DevicePass has it
-  int words = 0,                           ///< of a node
-      width = 0;                           ///< nodes, padding included
+/// How large the proposals of a shape get on a device.
+struct GrowthSizes {
+  int width = 0,        ///< nodes of the largest, the root included
+      held = 0,         ///< the larger of these and of the nodes that the draft runs
+      depth = 0,        ///< accepted tokens of a round, at most
+      shortest = 0,     ///< the least depth that a round may have, but for 0: a chain's varies
+      pass_tokens = 1,  ///< of the draft, after its first pass
+      again = 2;        ///< last tokens of the text that its first pass reads again
 };
 
-/// How proposals of a shape grow on a device, and how large they get. A shape without one has cuda::Model.
+/// How proposals of a shape grow on a device. A shape without one has cuda::Model.
 template <class Device, class Shape>
 class DeviceGrowth {
   static_assert(
@@ -60,20 +60,50 @@ inline void expect_growth(const char* field, std::int64_t value, std::int64_t le
                                 ", must be " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// A tree that a kernel writes, of `width` nodes.
-template <class Device>
-GrownTrees allocate_tree(Device& device, int width) {
-  const auto n = static_cast<std::size_t>(width);
-  GrownTrees out{};
-  out.token = device.template allocate<Token>(n), out.parent = device.template allocate<NodeId>(n);
-  out.begin = device.template allocate<std::int32_t>(2),
-  out.position = device.template allocate<std::int32_t>(n);
-  out.ancestors = device.template allocate<std::uint64_t>(n * static_cast<std::size_t>(mask_words(width)));
-  return out;
-}
-inline RoundProposal proposal_of(const GrownTrees& tree, int width) {
-  return {tree.token, tree.parent, tree.begin, tree.position, tree.ancestors, mask_words(width), width};
-}
+/// What growths by a plan share: the draft's rows, memory between the steps, and the tree that they write.
+template <class Device, class Plan>
+class TreeGrowth {
+ public:
+  using Draft = ChosenDraft;  ///< what the rule is told of the draft's distributions
+
+ protected:
+  template <class Capacity>
+  TreeGrowth(const GrowthInput<Device>& in, int rows, const Capacity& capacity)
+      : in_(in), logits_(in.draft.allocate_logits(rows)) {
+    in.device.make_plan(plan_, capacity);
+    memory_ = allocate<double>(workspace_bytes(plan_) / sizeof(double) + 1);
+    const int n = plan_.width;
+    tree_.token = allocate<Token>(n), tree_.parent = allocate<NodeId>(n);
+    tree_.position = allocate<std::int32_t>(n);
+    tree_.ancestors = allocate<std::uint64_t>(n * mask_words(n));
+  }
+  template <class T>
+  T* allocate(std::integral auto n) {
+    return in_.device.template allocate<T>(static_cast<std::size_t>(n));
+  }
+
+  /// The rows of the draft's last pass choose nodes of `step`, for the next pass.
+  template <class Out>
+  void grow(int step, const Out& out) {
+    in_.device.grow(plan_, step, roots(), DraftRows<float>{logits_, in_.draft.vocab()}, out, memory_);
+  }
+  RoundProposal finish() {
+    in_.device.finish(plan_, roots(), tree_, memory_);
+    return {
+        in_.draft.pass(tree_.token, tree_.position, tree_.ancestors, mask_words(plan_.width), plan_.width),
+        tree_.parent};
+  }
+
+  GrowthInput<Device> in_;
+  Plan plan_;
+  float* logits_;
+
+ private:
+  Roots roots() const { return {in_.root, in_.draft.place()}; }
+
+  double* memory_ = nullptr;
+  GrownTrees tree_{};
+};
 
 }  // namespace detail
 
@@ -84,24 +114,17 @@ class DeviceGrowth<Device, Chain<mode>> {
                 "cuda::Round has no chain by shared noise: run it by a Speculator over cuda::Model");
 
  public:
-  static constexpr bool kIsChain = true;  ///< of one path
   /// What the rule is told of the draft's distributions.
   using Draft = std::conditional_t<mode == Draw::sampled, LogitsDraft<float>, ChosenDraft>;
 
   /// Throws std::invalid_argument for a length out of range, and for a chain that ends by its confidence.
-  static void validate(const Chain<mode>& shape) {
+  static GrowthSizes sizes(const Chain<mode>& shape) {
     detail::expect_growth("Chain::length", shape.length, 1, 63);
     if (shape.exit_below > 0)
       throw std::invalid_argument(
           "cuda::Round: a chain ends by Chain::exit_below on the CPU alone: 0, or a Speculator over "
           "cuda::Model");
-  }
-  static int width(const Chain<mode>& shape) { return 1 + shape.length; }  ///< nodes of the largest proposal
-  static int depth(const Chain<mode>& shape) { return shape.length; }      ///< accepted tokens, at most
-  static int pass_tokens(const Chain<mode>&) { return 1; }   ///< of the draft, after its first pass
-  static int again(const Chain<mode>&) { return 2; }         ///< tokens that it reads again
-  static bool takes(const Chain<mode>& shape, int length) {  ///< whether a round may have it
-    return length >= 1 && length <= shape.length;
+    return {1 + shape.length, 1 + shape.length, shape.length, 1};
   }
 
   /// Allocates.
@@ -113,7 +136,7 @@ class DeviceGrowth<Device, Chain<mode>> {
   }
 
   /// Enqueues the draft's passes of a chain of `length`.
-  RoundProposal enqueue(int length) {
+  detail::RoundProposal enqueue(int length) {
     const int vocab = in_.draft.vocab();
     for (int i = 0; i < length; ++i) {
       float* const row = logits_ + static_cast<std::int64_t>(i) * vocab;
@@ -132,21 +155,10 @@ class DeviceGrowth<Device, Chain<mode>> {
       draw.stats = stats_ + i;
       in_.device.draw(plan_, draw);
     }
-    return {in_.root,
-            nullptr,
-            in_.constants.begin_of(length + 1),
-            in_.draft.place(),
-            in_.constants.chain,
-            detail::PassConstants::kWords,
-            length + 1};
+    return in_.draft.chain(in_.root, length + 1);
   }
-  /// Of the proposal.
-  Draft draft() const {
-    if constexpr (mode == Draw::sampled)
-      return {logits_, in_.draft.vocab(), stats_};
-    else
-      return {};
-  }
+  /// Of the proposal, which was drawn.
+  Draft draft() const { return {logits_, in_.draft.vocab(), stats_}; }
 
  private:
   detail::GrowthInput<Device> in_;
@@ -157,130 +169,90 @@ class DeviceGrowth<Device, Chain<mode>> {
 
 /// CAPE: a chain of the likeliest tokens, with siblings where the draft is unsure.
 template <class Device>
-class DeviceGrowth<Device, Cape> {
+class DeviceGrowth<Device, Cape> : public detail::TreeGrowth<Device, CapePlan<float>> {
  public:
-  static constexpr bool kIsChain = false;  ///< of one path
-  using Draft = ChosenDraft;               ///< what the rule is told of the draft's distributions
-
   /// Throws std::invalid_argument for a field out of range.
-  static void validate(const Cape& shape) {
+  static GrowthSizes sizes(const Cape& shape) {
     shape.validate();
     detail::expect_growth("Cape::length", shape.length, 1, 63);
     detail::expect_growth("Cape::budget", shape.budget, 1, 511);
     detail::expect_growth("Cape::extras, the most of a row,", shape.extras.most(), 0, 31);
+    const int width = shape.nodes().most;  // at a small budget less than the spine
+    return {width, std::max(width, shape.length), shape.length, shape.length};
   }
-  static int width(const Cape& shape) { return shape.nodes().most; }  ///< nodes of the proposal
-  static int depth(const Cape& shape) { return shape.length; }        ///< accepted tokens, at most
-  static int pass_tokens(const Cape&) { return 1; }                   ///< of the draft, after its first pass
-  static int again(const Cape&) { return 2; }                         ///< tokens that it reads again
-  static bool takes(const Cape& shape, int length) {
-    return length == shape.length;
-  }  ///< a round may have it
 
   /// Allocates.
   DeviceGrowth(const detail::GrowthInput<Device>& in, const Cape& shape)
-      : in_(in), logits_(in.draft.allocate_logits(1)) {
-    CapeCapacity capacity{1, shape.length, shape.budget, in.draft.vocab(), {}};
-    std::copy(shape.extras.thresholds.begin(), shape.extras.thresholds.end(), capacity.extras.thresholds);
-    std::copy(shape.extras.counts.begin(), shape.extras.counts.end(), capacity.extras.counts);
-    in.device.make_plan(plan_, capacity);
-    const auto steps = static_cast<std::size_t>(shape.length);
-    spine_ = {in.device.template allocate<Token>(steps), in.device.template allocate<std::int32_t>(steps)};
-    memory_ = in.device.template allocate<double>(workspace_bytes(plan_) / sizeof(double) + 1);
-    tree_ = detail::allocate_tree(in.device, plan_.width);
-  }
+      : detail::TreeGrowth<Device, CapePlan<float>>(in, 1, capacity(in, shape)),
+        spine_{this->template allocate<Token>(shape.length),
+               this->template allocate<std::int32_t>(shape.length)} {}
 
   /// Enqueues the draft's passes.
-  RoundProposal enqueue(int) {
-    const Roots roots{in_.root, in_.draft.place()};
-    const DraftRows<float> rows{logits_, in_.draft.vocab()};
-    for (int i = 0; i < plan_.length; ++i) {
+  detail::RoundProposal enqueue(int length) {
+    for (int i = 0; i < length; ++i) {
       if (i == 0)
-        in_.draft.first(logits_);
+        this->in_.draft.first(this->logits_);
       else
-        in_.draft.one(spine_.token + i - 1, i, logits_);
-      in_.device.grow(plan_, i, roots, rows, spine_, memory_);
+        this->in_.draft.one(spine_.token + i - 1, i, this->logits_);
+      this->grow(i, spine_);
     }
-    in_.device.finish(plan_, roots, tree_, memory_);
-    return detail::proposal_of(tree_, plan_.width);
+    return this->finish();
   }
-  Draft draft() const { return {}; }  ///< of the proposal
 
  private:
-  detail::GrowthInput<Device> in_;
-  CapePlan<float> plan_;
-  float* logits_;
-  CapeSpine spine_{};
-  double* memory_ = nullptr;
-  GrownTrees tree_{};
+  static CapeCapacity capacity(const detail::GrowthInput<Device>& in, const Cape& shape) {
+    CapeCapacity out{1, shape.length, shape.budget, in.draft.vocab(), {}};
+    std::copy(shape.extras.thresholds.begin(), shape.extras.thresholds.end(), out.extras.thresholds);
+    std::copy(shape.extras.counts.begin(), shape.extras.counts.end(), out.extras.counts);
+    return out;
+  }
+
+  CapeSpine spine_;
 };
 
 /// The dynamic tree of EAGLE-2: the draft runs over a level of nodes at a time.
 template <class Device>
-class DeviceGrowth<Device, DynamicTree> {
+class DeviceGrowth<Device, DynamicTree> : public detail::TreeGrowth<Device, DynamicTreePlan<float>> {
  public:
-  static constexpr bool kIsChain = false;  ///< of one path
-  using Draft = ChosenDraft;               ///< what the rule is told of the draft's distributions
-
   /// Throws std::invalid_argument for a field out of range.
-  static void validate(const DynamicTree& shape) {
+  static GrowthSizes sizes(const DynamicTree& shape) {
     detail::expect_growth("DynamicTree::top_k", shape.top_k, 1, 32);
     detail::expect_growth("DynamicTree::expansions", shape.expansions, 0, 61);
     detail::expect_growth("DynamicTree::total", shape.total, 1, 511);
     detail::expect_growth("DynamicTree::top_k * expansions", std::int64_t{shape.top_k} * shape.expansions, 0,
                           511);
+    const int depth = shape.expansions + 1;
+    return {shape.nodes().most, shape.nodes().held(), depth, depth, shape.top_k, depth + 1};
   }
-  static int width(const DynamicTree& shape) { return shape.nodes().most; }    ///< nodes of the proposal
-  static int depth(const DynamicTree& shape) { return shape.expansions + 1; }  ///< accepted tokens, at most
-  static int pass_tokens(const DynamicTree& shape) {
-    return shape.top_k;
-  }  ///< of the draft, after its first pass
-  static int again(const DynamicTree& shape) { return shape.expansions + 2; }  ///< tokens that it reads again
-  static bool takes(const DynamicTree& shape, int length) {
-    return length == depth(shape);
-  }  ///< a round may have it
 
   /// Allocates.
   DeviceGrowth(const detail::GrowthInput<Device>& in, const DynamicTree& shape)
-      : in_(in), logits_(in.draft.allocate_logits(shape.top_k)) {
-    in.device.make_plan(plan_,
-                        DynamicTreeCapacity{1, shape.top_k, shape.expansions, shape.total, in.draft.vocab()});
-    const auto slots = static_cast<std::size_t>(shape.expansions * shape.top_k);
-    levels_ = {
-        in.device.template allocate<Token>(slots), in.device.template allocate<NodeId>(slots),
-        in.device.template allocate<std::int32_t>(slots),
-        in.device.template allocate<std::uint64_t>(slots * static_cast<std::size_t>(plan_.draft_words))};
-    memory_ = in.device.template allocate<double>(workspace_bytes(plan_) / sizeof(double) + 1);
-    tree_ = detail::allocate_tree(in.device, plan_.width);
-    begin_ = in.constants.begin_of(shape.top_k);
+      : detail::TreeGrowth<Device, DynamicTreePlan<float>>(
+            in, shape.top_k,
+            DynamicTreeCapacity{1, shape.top_k, shape.expansions, shape.total, in.draft.vocab()}) {
+    const int nodes = shape.expansions * shape.top_k;
+    levels_ = {this->template allocate<Token>(nodes), this->template allocate<NodeId>(nodes),
+               this->template allocate<std::int32_t>(nodes),
+               this->template allocate<std::uint64_t>(nodes * this->plan_.draft_words)};
   }
 
   /// Enqueues the draft's passes.
-  RoundProposal enqueue(int) {
-    const Roots roots{in_.root, in_.draft.place()};
-    const DraftRows<float> rows{logits_, in_.draft.vocab()};
-    in_.draft.first(logits_);
-    in_.device.grow(plan_, 0, roots, rows, levels_, memory_);
-    for (int level = 0; level < plan_.expansions; ++level) {
-      const std::int64_t at = static_cast<std::int64_t>(level) * plan_.top_k;
-      in_.draft.nodes(levels_.token + at, levels_.position + at, levels_.parent + at,
-                      levels_.ancestors + at * plan_.draft_words, plan_.draft_words, begin_, plan_.top_k,
-                      1 + level * plan_.top_k, logits_);
-      in_.device.grow(plan_, level + 1, roots, rows, levels_, memory_);
+  detail::RoundProposal enqueue(int) {
+    const int top_k = this->plan_.top_k, words = this->plan_.draft_words;
+    this->in_.draft.first(this->logits_);
+    this->grow(0, levels_);
+    for (int level = 0; level < this->plan_.expansions; ++level) {
+      const int at = level * top_k;
+      this->in_.draft.nodes(this->in_.draft.pass(levels_.token + at, levels_.position + at,
+                                                 levels_.ancestors + at * words, words, top_k, 1 + at),
+                            levels_.parent + at, this->logits_);
+      this->grow(level + 1, levels_);
     }
-    in_.device.finish(plan_, roots, tree_, memory_);
-    return detail::proposal_of(tree_, plan_.width);
+    return this->finish();
   }
-  Draft draft() const { return {}; }  ///< of the proposal
 
  private:
-  detail::GrowthInput<Device> in_;
-  DynamicTreePlan<float> plan_;
-  float* logits_;
-  const std::int32_t* begin_ = nullptr;
   DraftLevels levels_{};
-  double* memory_ = nullptr;
-  GrownTrees tree_{};
 };
 
 }  // namespace specula::cuda

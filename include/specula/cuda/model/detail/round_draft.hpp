@@ -12,20 +12,25 @@
 
 namespace specula::cuda::detail {
 
+/// A proposal on a device, its root first: what the target reads, and each node's parent; null: a chain.
+struct RoundProposal {
+  DevicePass pass;
+  const NodeId* parent = nullptr;
+};
+
 /// References device, models and arrays. Nothing in a pass depends on the text.
 template <class Device>
 class RoundDraft {
   using Decoder = DeviceDecoder<Device>;
 
  public:
-  /// `again`: tokens of the first pass. `most`: of any other. `place` and `before_place`: see BeginRound.
+  /// `again`: tokens of the first pass. `most`: of any other. `place`: see BeginRound.
   RoundDraft(Device& device, Decoder& model, const Decoder& target, const PassConstants& constants, int again,
-             int most, const std::int32_t* place, const std::int32_t* before_place)
+             int most, const std::int32_t* place)
       : model_(model),
-        target_(model.weights().conditioned_on == Conditioning::nothing ? nullptr : &target),
+        target_(target),
         constants_(constants),
         place_(place),
-        before_place_(before_place),
         first_(device, model, &target, constants, again, false, true),
         plan_(model.plan(most, false)) {
     model.prepare(kHeights.front(), false, true);
@@ -39,38 +44,45 @@ class RoundDraft {
   /// Memory for `rows` rows of logits, of which each pass writes as many as its product has.
   float* allocate_logits(int rows) { return model_.allocate_logits(rows + kHeights.front()); }
 
-  /// The text's last tokens again. One row: after the root.
-  void first(float* logits) { first_.run(logits); }
-  /// Draft token `number`, from 1, of a chain whose earlier ones ran. One row.
-  void one(const Token* token, int number, float* logits) {
-    run({token, constants_.count, place_ + number, constants_.count, place_ + number, 1, 1}, constants_.chain,
-        PassConstants::kWords, before_place_ + number, nullptr, logits);
+  /// Over `count` nodes of a tree, of which `earlier` ran, the root included, and that are numbered in this
+  /// order; a row for each. Tokens that are negative are padding.
+  DevicePass pass(const Token* token, const std::int32_t* position, const std::uint64_t* mask, int words,
+                  int count, int earlier = 0) const {
+    DevicePass out;
+    out.tokens = {token, constants_.begin_of(count), place_, constants_.count + earlier, position, count, 1};
+    out.mask = mask, out.words = words;
+    out.row = constants_.count;
+    return out;
   }
-  /// `count` nodes of a tree, of which `earlier` ran, the root included, and that are numbered in this order.
-  /// `begin`: 0 and the count. A row for each.
-  void nodes(const Token* token, const std::int32_t* position, const NodeId* parent,
-             const std::uint64_t* mask, int words, const std::int32_t* begin, int count, int earlier,
-             float* logits) {
-    run({token, begin, place_, constants_.count + earlier, position, count, 1}, mask, words, parent, place_,
-        logits);
+  /// Of `count` tokens from the root on.
+  RoundProposal chain(const Token* root, int count) const {
+    return {pass(root, place_, constants_.chain, PassConstants::kWords, count)};
+  }
+
+  /// Runs the text's last tokens again. One row: after the root.
+  void first(float* logits) { first_.run(logits); }
+  /// Runs draft token `number`, from 1, of a chain whose earlier ones ran. One row.
+  void one(const Token* token, int number, float* logits) {
+    DevicePass next = pass(token, place_ + number, constants_.chain, PassConstants::kWords, 1);
+    next.tokens.length = place_ + number;
+    run(next, place_ + number - 1, nullptr, logits);
+  }
+  /// Runs a pass() over nodes with these parents.
+  void nodes(const DevicePass& level, const NodeId* parent, float* logits) {
+    run(level, parent, place_, logits);
   }
 
  private:
-  void run(const PassTokens& tokens, const std::uint64_t* mask, int words, const std::int32_t* feature,
-           const std::int32_t* feature_base, float* logits) {
-    DevicePass pass;
-    pass.tokens = tokens;
-    pass.mask = mask, pass.words = words;
-    pass.row = constants_.count;
+  void run(DevicePass pass, const std::int32_t* feature, const std::int32_t* feature_base, float* logits) {
     pass.feature = feature, pass.feature_base = feature_base;
     pass.height = kHeights.front(), pass.logits = logits;
-    model_.pass(plan_, pass, true, {target_, &cross_, place_, nullptr, 0});  // all of the target's tokens
+    model_.pass(plan_, pass, true, {&target_, &cross_, place_, nullptr, 0});  // all of the target's tokens
   }
 
   Decoder& model_;
-  const Decoder* target_;
+  const Decoder& target_;
   PassConstants constants_;
-  const std::int32_t *place_, *before_place_;
+  const std::int32_t* place_;
   TextPasses<Device> first_;
   typename Device::Attention plan_, cross_{};
 };

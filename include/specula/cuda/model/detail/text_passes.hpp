@@ -29,12 +29,6 @@ struct PassConstants {
   template <class Device>
   static PassConstants on(Device& device) {
     constexpr std::size_t most = kMost, words = kWords;
-    std::vector<std::uint64_t> chain(most * words), before(most * words);
-    for (std::size_t i = 0; i < most; ++i)
-      for (std::size_t j = 0; j <= i; ++j) {
-        chain[i * words + j / 64] |= std::uint64_t{1} << j % 64;
-        if (j < i) before[i * words + j / 64] |= std::uint64_t{1} << j % 64;
-      }
     std::vector<std::int32_t> count(most + 1), begin(2 * most + 2);
     std::iota(count.begin(), count.end(), 0);
     for (std::size_t i = 0; i <= most; ++i) begin[2 * i + 1] = count[i];
@@ -44,7 +38,13 @@ struct PassConstants {
       device.put(to, values.data(), values.size());
       return to;
     };
-    return {copied(chain), copied(before), copied(count), copied(begin)};
+    const auto mask = [&](std::size_t itself) {
+      std::vector<std::uint64_t> out(most * words);
+      for (std::size_t i = 0; i < most; ++i)
+        for (std::size_t j = 0; j < i + itself; ++j) out[i * words + j / 64] |= std::uint64_t{1} << j % 64;
+      return copied(out);
+    };
+    return {mask(1), mask(0), copied(count), copied(begin)};
   }
 };
 
@@ -59,7 +59,7 @@ class TextPasses {
   TextPasses(Device& device, Decoder& model, const Decoder* target, const PassConstants& constants, int most,
              bool exact, bool has_rows)
       : model_(model),
-        target_(model.weights().conditioned_on == Conditioning::nothing ? nullptr : target),
+        target_(target),
         constants_(constants),
         height_(height_of(most)),
         plan_(model.plan(most, exact)) {
