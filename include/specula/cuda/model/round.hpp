@@ -159,7 +159,7 @@ class Round {
     std::copy(prompt.begin(), prompt.end(), prompt_);
     const auto size = static_cast<std::int32_t>(prompt.size());
     State& state = *state_to_send_;
-    state.length = size, state.finished = 0;
+    state.length = size, state.finished = limits.max_new_tokens == 0;
     state.limit = size + std::min(limits.max_new_tokens, options_.capacity + 1 - size);
     state.stops = static_cast<std::int32_t>(limits.stop.size());
     std::copy(limits.stop.begin(), limits.stop.end(), state.stop);
@@ -184,14 +184,14 @@ class Round {
                                   (sizes_.shortest < longest() ? "1 to " : "") + std::to_string(longest()));
     if (text_on_host_.empty()) throw std::logic_error("cuda::Round::step: no text; call start() first");
     if (length > 0 && unread_ > 0 && !finished_) draft_reader_.read(text_, unread_, again_, count_up_);
-    unread_ = length > 0 ? 0 : unread_ + 1;
-    const std::size_t which = next_++ % 2;
+    const std::size_t which = next_ % 2;
     Slot& slot = slots_[which];
     device_.replay(graphs_[static_cast<std::size_t>(length) * 2 + which], [&] {
       enqueue(length);
       device_.fetch(slot.result, result_, 1);
     });
     device_.signal(slot.done);
+    ++next_, unread_ = length > 0 ? 0 : unread_ + 1;  // not before, lest drain() read a slot that failed
     const Tokens out = pending_ ? read(slots_[1 - which]) : Tokens{};
     pending_ = true;
     return out;
