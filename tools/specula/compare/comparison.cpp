@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <specula/study/benchmark.hpp>
 #include "median.hpp"
 
 namespace specula_tools {

@@ -8,6 +8,7 @@
 
 #include <specula/base/stopwatch.hpp>
 #include <specula/pipeline.hpp>
+#include <specula/study/benchmark.hpp>
 #include "progress_bar.hpp"
 
 namespace specula_tools {
