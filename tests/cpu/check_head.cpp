@@ -47,6 +47,23 @@ std::vector<std::vector<std::int32_t>> states_of(const std::vector<HeadReading>&
   return all;
 }
 
+/// Nats of a token under a row, by the formula.
+double loss_of(std::span<const float> row, std::ptrdiff_t choice) {
+  double sum = 0;
+  for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+  return std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+}
+
+/// Expects the same rows, but for rounding.
+void expect_near(const HeadRows& one, const HeadRows& other) {
+  CHECK(one.right == other.right);
+  REQUIRE(one.count() == other.count());
+  for (std::size_t i = 0; i < one.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK((one.losses[i] == other.losses[i] || std::abs(one.losses[i] - other.losses[i]) < 1e-4));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("rows are those of the head token by token, with the states of all tokens before") {
@@ -65,9 +82,7 @@ TEST_CASE("rows are those of the head token by token, with the states of all tok
       target.truncate(0), target.append(text);
       head.truncate(0), head.set_target_state(target.features());
       const auto row = last_row(head, so_far);
-      double sum = 0;
-      for (const float logit : row) sum += std::exp(static_cast<double>(logit));
-      const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+      const double loss = loss_of(row, choice);
       right += best(row) == choice;
       CHECK((loss == rows.losses[i - 5] || std::abs(loss - rows.losses[i - 5]) < 1e-5));
     }
@@ -78,20 +93,6 @@ TEST_CASE("rows are those of the head token by token, with the states of all tok
     CHECK(head_rows(head, target, text, 0).agreement() == 0);
   }
 }
-
-namespace {
-
-/// Expects the same rows, but for rounding.
-void expect_near(const HeadRows& one, const HeadRows& other) {
-  CHECK(one.right == other.right);
-  REQUIRE(one.count() == other.count());
-  for (std::size_t i = 0; i < one.losses.size(); ++i) {
-    CAPTURE(i);
-    CHECK((one.losses[i] == other.losses[i] || std::abs(one.losses[i] - other.losses[i]) < 1e-4));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("a look at what a target has read: the rows of its end, by its states alone") {
   const auto target_weights = random_weights<float>(small_target(kVocab), 5);
@@ -130,11 +131,8 @@ TEST_CASE("a look at what a target has read: the rows of its end, by its states 
     const HeadRows end = head_rows_at_end(weights, target, text, 17);
     REQUIRE(end.count() == 17);
     const auto row = last_row(head, Tokens(text).last(18));
-    double sum = 0;
-    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
     Decoder<float> alone(target_weights, {.capacity = 80});
-    const auto choice = best(last_row(alone, text));
-    const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+    const double loss = loss_of(row, best(last_row(alone, text)));
     CHECK((loss == end.losses.back() || std::abs(loss - end.losses.back()) < 1e-4));
   }
 }
@@ -162,9 +160,7 @@ TEST_CASE("rows of chains are those of the head after what it handed on itself")
       for (const std::size_t d : {1u, 2u}) {
         const auto row = rows.row(static_cast<std::int32_t>(d));
         const auto choice = best(last_row(alone, Tokens(text).first(root + d + 1)));
-        double sum = 0;
-        for (const float logit : row) sum += std::exp(static_cast<double>(logit));
-        const double loss = std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(choice)]);
+        const double loss = loss_of(row, choice);
         const double found = both.back().losses[root - 1 + d - 1];
         CHECK((loss == found || std::abs(loss - found) < 1e-4));
       }

@@ -436,6 +436,11 @@ half of them to her brother, who wants to buy a book?'
   expect 1 "^specula run: the head 'eagle3' is right at none of the prompt's last 64 tokens: layers= probably names other states" \
     "$specula" run --models "$pack" --draft "$pack/eagle31,layers=0-0-0" --pipeline chain:3@eagle3 --prompt "$long" --max-new-tokens 8
   also '; specula head looks at more'
+  # A later prompt fails alone: the answers before and after it are there.
+  printf '%s\n' '{"prompt": "Hi"}' "{\"prompt\": \"$(echo $long)\"}" '{"prompt": "Hello"}' >"$scratch/refused.jsonl"
+  expect 1 "^specula run: prompt 2 failed: the head 'eagle3' is right at none" "$specula" run --models "$pack" --prompts "$scratch/refused.jsonl" \
+    --draft "$pack/eagle31,layers=0-0-0" --pipeline chain:3@eagle3 --max-new-tokens 8 --json "$scratch/refused.json"
+  expect 0 '^8 0 8$' python3 -c "import json; print(*(len(p['tokens']) for p in json.load(open('$scratch/refused.json'))['prompts']))"
   expect 0 '^another reading is better beyond doubt; this selects it: --draft .*/eagle31,layers=2-8-13$' \
     sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
 fi

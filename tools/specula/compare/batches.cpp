@@ -51,8 +51,6 @@ RatioTerms speed_terms(const BatchRuns& runs) {
   return terms;
 }
 
-double over(double a, double b) { return b > 0 ? a / b : 0; }
-
 }  // namespace
 
 void write_full(TextBatch& batch, std::span<const std::vector<Token>> prompts, std::int32_t texts,
@@ -127,7 +125,7 @@ std::vector<BatchFigures> batch_figures(std::span<const std::string> pipelines,
     return bootstrap ? bootstrap->of(a) : Interval{a.ratio(), a.ratio(), a.ratio()};
   };
   const auto between = [&](const RatioTerms& a, const RatioTerms& b) {
-    const double value = over(a.ratio(), b.ratio());
+    const double value = RatioTerms::quotient(a.ratio(), b.ratio());
     return bootstrap ? bootstrap->of(a, b) : Interval{value, value, value};
   };
   std::vector<RatioTerms> one;
@@ -151,7 +149,7 @@ std::vector<BatchFigures> batch_figures(std::span<const std::string> pipelines,
       }
       if (!latencies.empty()) f.milliseconds_per_token = median(latencies);
       f.slowest_tenth = quantile(latencies, 0.9);
-      f.tokens_per_round = over(tokens, static_cast<double>(own.rounds) * texts[b]);
+      f.tokens_per_round = RatioTerms::quotient(tokens, static_cast<double>(own.rounds) * texts[b]);
       f.own_share = own.timed > 0 ? 1 - own.passes / own.timed : 0;
       for (std::size_t p = 0; p < own.tokens.size(); ++p)
         f.identical_to_alone += own.tokens[p] == alone.prompts[p].first.tokens;

@@ -9,8 +9,10 @@
 namespace specula_tools {
 namespace {
 
-double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
-double ratio(std::int64_t a, std::int64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
+constexpr auto ratio = RatioTerms::quotient;
+double ratio_of(std::int64_t a, std::int64_t b) {
+  return ratio(static_cast<double>(a), static_cast<double>(b));
+}
 
 /// A mean over prompts of tokens per second.
 RatioTerms rate(const Outcome& outcome, bool with_prefill) {
@@ -50,7 +52,7 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     out.target_calls += run.stats.target.calls;
     for (const auto& draft : run.drafts) out.draft_calls += draft.usage.calls;
     out.terms.mat.add(static_cast<double>(tokens), static_cast<double>(run.stats.target.calls));
-    out.terms.tau.add(ratio(tokens, run.stats.target.calls), 1);
+    out.terms.tau.add(ratio_of(tokens, run.stats.target.calls), 1);
     out.terms.acceptance.add(sum(run.stats.accepted), sum(run.stats.offered));
     if (run.by_context.size() > out.by_context.size()) out.by_context.resize(run.by_context.size());
     for (std::size_t r = 0; r < run.by_context.size(); ++r) {
@@ -158,10 +160,10 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   const RatioTerms plain = speed(baseline);
   out.speedup = ratio(out.terms.speed.ratio(), plain.ratio());
   out.overhead_share = outcome.pooled.overhead_share();
-  out.mean_proposed = ratio(outcome.pooled.proposed, outcome.pooled.rounds);
+  out.mean_proposed = ratio_of(outcome.pooled.proposed, outcome.pooled.rounds);
   std::int64_t nodes = 0;
   for (const PromptResult& p : outcome.prompts) nodes += p.first.stats.target.nodes;
-  out.mat_per_verified_node = ratio(out.new_tokens, nodes);
+  out.mat_per_verified_node = ratio_of(out.new_tokens, nodes);
   out.draft_milliseconds_per_round =
       1e3 * ratio(outcome.pooled.draft.seconds, static_cast<double>(outcome.pooled.rounds));
   out.target_milliseconds_per_call = 1e3 * seconds_per_call(outcome.pooled.target);
