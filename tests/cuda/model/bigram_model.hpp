@@ -18,6 +18,12 @@ inline constexpr int kTokens = 4;
 /// The probability of each token after each.
 using Table = std::array<std::array<double, kTokens>, kTokens>;
 
+/// Two that differ.
+inline constexpr Table kTarget{
+    {{0.55, 0.15, 0.2, 0.1}, {0.1, 0.3, 0.35, 0.25}, {0.05, 0.6, 0.05, 0.3}, {0.4, 0.1, 0.1, 0.4}}};
+inline constexpr Table kDraft{
+    {{0.25, 0.45, 0.2, 0.1}, {0.3, 0.3, 0.1, 0.3}, {0.2, 0.2, 0.5, 0.1}, {0.1, 0.2, 0.3, 0.4}}};
+
 /// A model of `table`, up to bfloat16. After the token `broken` its row is NaN.
 template <class Device>
 specula::cuda::DeviceWeights weights_of(Device& device, const Table& table, int positions, int broken = -1) {
