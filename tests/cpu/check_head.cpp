@@ -84,6 +84,8 @@ TEST_CASE("rows are those of the head token by token, with the states of all tok
       const auto row = last_row(head, so_far);
       const double loss = loss_of(row, choice);
       right += best(row) == choice;
+      CHECK(rows.choices[i - 5] == best(row));
+      CHECK(rows.targets[i - 5] == choice);
       CHECK((loss == rows.losses[i - 5] || std::abs(loss - rows.losses[i - 5]) < 1e-5));
     }
     CHECK(rows.right == right);
@@ -226,8 +228,10 @@ TEST_CASE("the rule's reading is taken unless another is better beyond doubt") {
   CHECK_THROWS_AS(best_reading({}), std::invalid_argument);
   HeadRows both = all[0];
   both.right = 3;
-  both.add({{1, std::numeric_limits<double>::infinity()}, 1});
+  both.add({{1, std::numeric_limits<double>::infinity()}, 1, {5, 6}, {5, 7}});
   CHECK(both.count() == 18);
+  CHECK(both.choices == std::vector<Token>{5, 6});
+  CHECK(both.targets == std::vector<Token>{5, 7});
   CHECK(both.right == 4);
   CHECK(both.loss() == doctest::Approx(49.0 / 17));
   CHECK(HeadRows().loss() == 0);

@@ -15,7 +15,7 @@ expect 2 'not expected: rum; the nearest are run' "$specula" rum
 expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam$" "$specula" run --pipeline chian:3 --prompt x
 also '^Try specula run --help'
 expect 2 "unknown pipeline 'EAGLE'; @eagle is a drafter: dynamic-tree@eagle$" "$specula" run --pipeline EAGLE --prompt x
-for command in run compare passes convert quantize bigram; do
+for command in run compare passes head convert quantize bigram; do
   expect 1 '^0$' sh -c '"$1" "$2" --help | grep -c "^.\{101\}"' sh "$specula" $command
   # The manual page and the completion have every option of its help.
   for option in $("$specula" $command --help | grep -o '^  [^ ]*--[a-z-]*' | grep -o -- '--[a-z-]*' | grep -v -- '--help'); do
@@ -443,6 +443,14 @@ half of them to her brother, who wants to buy a book?'
   expect 0 '^8 0 8$' python3 -c "import json; print(*(len(p['tokens']) for p in json.load(open('$scratch/refused.json'))['prompts']))"
   expect 0 '^another reading is better beyond doubt; this selects it: --draft .*/eagle31,layers=2-8-13$' \
     sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
+  # Rows by position: as many as tokens, but for each text's first; their agreement is the table's.
+  expect 0 '^298 tokens; losses in nats' "$specula" head "$pack/target" "$pack/eagle31" --tokens 300 --threads 1 --json "$scratch/rows.json"
+  also "^as the file says .* $(python3 -c "
+import json
+texts = json.load(open('$scratch/rows.json'))['texts']
+assert [len(text[key]) for text in texts for key in ('tokens', 'target', 'losses')] == [256, 255, 255, 44, 43, 43]
+same = [head == target for text in texts for head, target in zip(text['head'], text['target'], strict=True)]
+print(f'{sum(same) / len(same):.3f}')") "
 fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.

@@ -29,10 +29,13 @@ namespace specula::cpu {
 struct HeadRows {
   std::vector<double> losses;  ///< nats of the target's first choice; infinite where the head cannot draft it
   std::int32_t right = 0;      ///< rows whose first choice is the target's
+  std::vector<Token> choices = {};  ///< the first choice in each row
+  std::vector<Token> targets = {};  ///< the target's
 
   /// Adds the rows of another text.
   void add(const HeadRows& more) {
-    losses.insert(losses.end(), more.losses.begin(), more.losses.end());
+    const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    append(losses, more.losses), append(choices, more.choices), append(targets, more.targets);
     right += more.right;
   }
   std::int32_t count() const { return static_cast<std::int32_t>(losses.size()); }  ///< rows
@@ -104,7 +107,9 @@ inline void add_row(HeadRows& to, std::span<const float> row, Token choice) {
   for (const float logit : row) sum += std::exp(static_cast<double>(logit) - static_cast<double>(*best));
   to.losses.push_back(std::log(sum) + static_cast<double>(*best) -
                       static_cast<double>(row[static_cast<std::size_t>(choice)]));
-  to.right += best - row.begin() == choice;
+  to.choices.push_back(static_cast<Token>(best - row.begin()));
+  to.targets.push_back(choice);
+  to.right += to.choices.back() == choice;
 }
 
 /// The head's rows of `text` after its first `from` tokens, which read `states`; `choices`: the target's.

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <specula/base/stopwatch.hpp>
 #include <specula/cpu/check_head.hpp>
 #include <specula/cpu/decoder.hpp>
@@ -25,6 +27,7 @@
 #include "ggml_expand.hpp"
 #include "head_check.hpp"
 #include "head_reading.hpp"
+#include "json_file.hpp"
 #include "options.hpp"
 #include "text_table.hpp"
 #include "tokenizer.hpp"
@@ -44,7 +47,7 @@ using Texts = std::vector<std::vector<Token>>;
 constexpr std::int32_t kLength = 256;  // tokens of a text
 
 struct HeadOptions {
-  std::string target, head, text;
+  std::string target, head, text, json;
   std::int32_t tokens = 4000, threads = 0;
 };
 
@@ -55,6 +58,8 @@ void add_options(CLI::App& app, HeadOptions& options) {
       ->check(CLI::Range(2, 1000000))
       ->capture_default_str();
   app.add_option("--text", options.text, "File of a text to take instead")->excludes("--tokens");
+  app.add_option("--json", options.json,
+                 "Write each text's tokens, and the rows as the file says, to this file");
   app.add_option("--threads", options.threads, "Threads; 0: as many as there are cores")
       ->capture_default_str();
   app.footer(
@@ -138,6 +143,26 @@ std::vector<HeadRows> rows_of(const Weights& head, std::span<const HeadReading> 
   return all;
 }
 
+/// Of the reading that is asked for: by text its tokens and, after each but the first, both first choices and
+/// the loss (null where the head cannot draft the target's).
+nlohmann::ordered_json json_of(const Texts& texts, const HeadRows& rows) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  std::size_t at = 0;
+  for (const auto& text : texts) {
+    const auto part = [&](const auto& of) {
+      const auto first = of.begin() + static_cast<std::ptrdiff_t>(at);
+      return std::vector(first, first + static_cast<std::ptrdiff_t>(text.size()) - 1);
+    };
+    if (text.size() > 1)
+      out.push_back({{"tokens", text},
+                     {"target", part(rows.targets)},
+                     {"head", part(rows.choices)},
+                     {"losses", part(rows.losses)}});
+    at += std::max<std::size_t>(text.size(), 1) - 1;
+  }
+  return {{"texts", out}};
+}
+
 std::string states_of(const HeadReading& reading) {
   return reading.eagle3.mixes_states() ? list(reading.eagle3.states) : "one";
 }
@@ -191,6 +216,7 @@ int check(const HeadOptions& options) {
   const HeadRows& rule = all.front();
   if (rule.count() == 0)
     throw UsageError("the text has fewer than two tokens, so there is nothing to look at");
+  if (!options.json.empty()) write_json(options.json, json_of(texts, rule));
   const std::size_t better = specula::cpu::best_reading(all);
   std::cout << "\n"
             << rule.count() << " tokens; losses in nats of the target's first choice\n"
