@@ -94,7 +94,7 @@ def train(target, states, out, minutes, *flags):
     kept = min(40, len(rows) // 10)
     held_out, rows = rows[:kept], rows[kept:]
     optimizers = build_optimizers(head, types.SimpleNamespace(
-        optimizer="muon", lr=2e-3, weight_decay=0.01, muon_lr=4e-3, muon_momentum=0.95, muon_weight_decay=0.01, muon_ns_steps=5,
+        optimizer="muon", lr=3e-3, weight_decay=0.01, muon_lr=1e-2, muon_momentum=0.95, muon_weight_decay=0.01, muon_ns_steps=5,
         muon_adjust_lr_fn="match_rms_adamw"))
     peaks = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
 
@@ -105,39 +105,36 @@ def train(target, states, out, minutes, *flags):
         tokens = torch.cat([row[0][1:] for row in batch])[None]
         places = torch.cat([torch.arange(1, len(row[0])) for row in batch])[None]
         texts = torch.cat([torch.full((len(row[0]) - 1,), i) for i, row in enumerate(batch)])[None]
-        counts = torch.cat([torch.arange(1, len(row[0])) >= row[1] for row in batch])[None]
+        own = torch.cat([torch.arange(1, len(row[0])) >= row[1] for row in batch])[None]  # what the target wrote
         with torch.autocast("cpu", torch.bfloat16):
-            return head(given[0], tokens, texts, counts, places, given[1], ttt_steps=STEPS,
+            return head(given[0], tokens, texts, own, places, given[1], ttt_steps=STEPS,
                         loss_config=resolve_loss_config("kl_div", "eager"))[1:]
 
-    begin, step, seen, spent = time.process_time(), 0, 0, 0.0
+    begin, step, seen, spent, mean = time.process_time(), 0, 0, 0.0, 0.0
     while spent < 1:
         random.Random(step).shuffle(rows)
         at = 0
         while at < len(rows) and spent < 1:
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            losses = []
-            for _ in range(2):  # passes of some 1,000 tokens
-                batch = []
-                while at < len(rows) and sum(len(row[0]) for row in batch) < 900:
-                    batch.append(rows[at])
-                    at += 1
-                if batch:
-                    loss, _ = run(batch)
-                    (loss / 2).backward()
-                    losses.append(loss.item())
-                    seen += sum(len(row[0]) for row in batch)
+            batch = []
+            while at < len(rows) and sum(len(row[0]) for row in batch) < 600:
+                batch.append(rows[at])
+                at += 1
+            loss, _ = run(batch)
+            loss.backward()
+            seen += sum(len(row[0]) for row in batch)
+            mean = loss.item() if step == 0 else 0.95 * mean + 0.05 * loss.item()
             torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
             spent = (time.process_time() - begin) / 60 / float(minutes)
-            rate = min(1, (step + 1) / 20) * (0.03 + 0.97 * (1 + math.cos(math.pi * min(1, spent))) / 2)
+            rate = min(1, (step + 1) / 40) * (0.03 + 0.97 * (1 + math.cos(math.pi * min(1, spent))) / 2)
             for group, peak in zip((group for optimizer in optimizers for group in optimizer.param_groups), peaks):
                 group["lr"] = peak * rate
             for optimizer in optimizers:
                 optimizer.step()
             step += 1
-            if step % 10 == 0:
-                print(step, "steps", seen, "tokens", f"{spent:.2f} loss {sum(losses) / len(losses):.4f}", flush=True)
+            if step % 25 == 0:
+                print(step, "steps", seen, "tokens", f"{spent:.2f} loss {mean:.4f}", flush=True)
     head.eval()
     with torch.inference_mode():
         sums = collections.Counter()
