@@ -17,7 +17,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 PAGES = ["index.html", "docs/cuda_performance.html", "docs/benchmarks/README.html", "docs/cascades.html", "docs/glossary.html",
-         "docs/batches.html", "docs/shapes.html", "docs/models.html", "docs/comparison.html", "docs/one_rule.html", "docs/conformance.html",
+         "docs/batches.html", "docs/heads.html", "docs/cuda_rounds.html", "docs/shapes.html", "docs/models.html",
+         "docs/comparison.html", "docs/one_rule.html", "docs/conformance.html",
          "reference/index.html", "reference/classspecula_1_1Speculator.html", "reference/structspecula_1_1SamplingParams.html",
          "reference/conceptspecula_1_1LanguageModel.html", "programs/compare.html", "programs/trace.html"]
 FAULTS = """
