@@ -98,11 +98,7 @@ struct Kernels {
                                               RoundedColumns in, float* y, std::ptrdiff_t ldy) {
     [[maybe_unused]] const Ops::Used used;
     constexpr BlockLayout format = format_of(type);
-    // With one or two inputs a product waits for memory. With AVX-512 the hardware's own prefetch follows the
-    // stream; with AVX2 an EPYC takes a quarter longer without these.
-    constexpr int kPrefetch = 4096, kLines = Ops::kLanes == 16 && P == 1 && N < 3
-                                                 ? 0
-                                                 : static_cast<int>(format.group_bytes() + 63) / 64;
+    constexpr int kPrefetch = 4096, kLines = static_cast<int>(format.group_bytes() + 63) / 64;
     // T strips are done at a time. Their sums of floats stay in registers if there are enough; else, and with
     // more strips than T, they wait in the L1 cache.
     constexpr int S = P * Ops::kStrips, T = S < Ops::kTogether ? S : Ops::kTogether;
