@@ -411,6 +411,12 @@ END
   expect 0 '^chain:3@other ' "$specula" compare --models "$models" --draft "rule=$scratch/eagle3" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
     --draft "other=$scratch/eagle3,layers=states,norm_output=true" --pipelines 'chain:3@rule chain:3@other'
   expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$models/target" "$scratch/eagle3,layers=states" --tokens 8
+  mkdir "$scratch/far" && cp "$scratch/eagle3/model.safetensors" "$scratch/far"
+  sed 's/\[0, 1, 2\]/[0, 1, 60]/' "$scratch/eagle3/config.json" >"$scratch/far/config.json"
+  expect 1 'it reads state 61 of its target' "$specula" head "$models/target" "$scratch/far" --tokens 8
+  expect 0 '^states  *0, 1, 2 (as asked)$' sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$models/target" "$scratch/far,layers=0-1-2" --tokens 8
+  expect 0 '^chain:3@far ' "$specula" compare --models "$models" --draft "far=$scratch/far,layers=0-1-2" --prompts "$prompts" --limit 1 --max-new-tokens 9 \
+    --pipelines chain:3@far
   expect 2 'eagle3,layers=1-2: layers= names 2 states, the head reads 3' "$specula" run --models "$models" --draft "$scratch/eagle3,layers=1-2" --prompt x
   expect 2 "layers= is 'inputs', expected states, outputs, or numbers" "$specula" compare --models "$models" --draft "$scratch/eagle3,layers=inputs"
   expect 2 "norm_output= is 'no', expected true or false" "$specula" head "$models/target" "$scratch/eagle3,norm_output=no"

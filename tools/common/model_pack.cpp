@@ -231,12 +231,9 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
     // Heads on the target's features borrow its embedding and LM head, other drafts perhaps its embedding.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
     auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
-        specula::cpu::load_decoder_weights<float>(folder, lender, {sizes_.stored, ggml_expand()}));
-    if (reading.asks()) {
-      auto config = weights->config;
-      set_reading(config, reading);
-      weights = specula::cpu::with_reading(*weights, *config.eagle3);
-    }
+        specula::cpu::load_decoder_weights<float>(
+            folder, lender,
+            {sizes_.stored, ggml_expand(), [&](auto& config) { set_reading(config, reading); }}));
     if (!sizes_.stored) std::cerr << expanded_note(folder, weights->kept);
     specula::cpu::DecoderOptions options{.capacity = sizes_.capacity,
                                          .max_nodes = sizes_.max_nodes,

@@ -18,12 +18,17 @@ namespace specula::cpu {
 /// ggml_get_type_traits(id)->to_float.
 using GgufExpand = std::function<bool(std::uint32_t id, const std::byte* row, std::span<float> out)>;
 
+struct DecoderConfig;
+
 /// Options of load_decoder_weights().
 struct LoadOptions {
   /// How matrices are kept, whatever the file has; bf16 rounds to the nearest, blocks keeps those that the
   /// file has. Empty: see load_decoder_weights().
   std::optional<WeightType> stored = {};
   GgufExpand expand = {};  ///< for GGUF files of further types; empty: these are refused
+  /// Changes what the file's config says, before a target or a tensor is compared with it: the states that an
+  /// EAGLE-3 head reads, where its user knows better. Empty: nothing is changed.
+  std::function<void(DecoderConfig&)> overrule = {};
 };
 
 }  // namespace specula::cpu

@@ -188,14 +188,11 @@ int check(const HeadOptions& options) {
     throw UsageError(folder.string() + " has no config.json: HEAD is a folder of an EAGLE-3 head");
   const Weights target_weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
       specula::cpu::load_decoder_weights<float>(options.target, nullptr, {{}, ggml_expand()}));
-  Weights own = std::make_shared<const specula::cpu::DecoderWeights<float>>(
-      specula::cpu::load_decoder_weights<float>(folder, target_weights, {{}, ggml_expand()}));
+  const Weights own =
+      std::make_shared<const specula::cpu::DecoderWeights<float>>(specula::cpu::load_decoder_weights<float>(
+          folder, target_weights, {{}, ggml_expand(), [&](auto& config) { set_reading(config, asked); }}));
   if (!own->config.eagle3)
     throw UsageError(folder.string() + " is no EAGLE-3 head (docs/heads.md has the formats)");
-  auto config = own->config;
-  set_reading(config, asked);
-  specula::cpu::validate_target(config, target_weights->config, options.head);
-  own = specula::cpu::with_reading(*own, *config.eagle3);
   print_head(*own);
 
   auto readings = specula::cpu::head_readings(*own->config.eagle3, target_weights->config.layers);

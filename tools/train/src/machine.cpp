@@ -92,11 +92,26 @@ bool amx_works() {
          });
 }
 
+std::string blas_core() {
+  const auto name = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  if (name == nullptr || std::string(name()) != "Prescott") return {};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return {};
+}
+
 void prepare_process(char** argv) {
   // Threads that wait for work must sleep: spinning threads would take the processor from working ones.
-  // libgomp reads this before main.
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
-    setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/1);
+  // libgomp reads this before main, as OpenBLAS reads its kernels' name.
+  const std::string core = blas_core();
+  const bool names_core = !core.empty() && std::getenv("OPENBLAS_CORETYPE") == nullptr;
+  if (names_core) setenv("OPENBLAS_CORETYPE", core.c_str(), /*overwrite=*/1);
+  if (names_core || std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
     std::error_code error;
     const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
     if (!error) execv(self.c_str(), argv);  // returns only on failure; then the program works, but slowly

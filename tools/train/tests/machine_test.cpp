@@ -55,6 +55,10 @@ TEST_CASE("AMX is used only where the processor has it") {
   if (st::amx_works()) CHECK(text.find("amx_bf16") != std::string::npos);
 }
 
+TEST_CASE("OpenBLAS does not run kernels of 2004 on a processor with AVX2") {
+  CHECK(st::blas_core().empty());  // as prepare_process() has named better ones
+}
+
 TEST_CASE("parts of a batch that run at once have one thread of OpenBLAS each") {
   const auto of_blas = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_num_threads"));
   if (of_blas == nullptr) return;

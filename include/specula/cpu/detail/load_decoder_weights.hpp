@@ -268,6 +268,10 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           const LoadOptions& options) {
   DecoderConfig config = read_model_config(model);
   const std::string source_name = config_path(model).string();
+  if (options.overrule) {
+    options.overrule(config);
+    validate(config, source_name);
+  }
   if (!config.eagle3) detail::check_target(config, target, source_name);
   TensorFiles files(model, options.expand);
   if (config.eagle3) {
