@@ -1,3 +1,10 @@
 // SPDX-License-Identifier: MIT
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include "machine.hpp"
+
+int main(int argc, char** argv) {
+  specula_train::prepare_process(argv);
+  return doctest::Context(argc, argv).run();
+}
