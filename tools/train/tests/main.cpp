@@ -1,10 +1,3 @@
 // SPDX-License-Identifier: MIT
-#define DOCTEST_CONFIG_IMPLEMENT
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
-
-#include "machine.hpp"
-
-int main(int argc, char** argv) {
-  specula_train::prepare_process(argv);
-  return doctest::Context(argc, argv).run();
-}
