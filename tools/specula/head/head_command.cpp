@@ -182,8 +182,9 @@ std::string table_of(std::span<const HeadReading> readings, std::span<const Head
 }
 
 int check(const HeadOptions& options) {
-  const auto [path, asked] = split_reading(options.head);
-  const fs::path folder = path;
+  const auto given = split_reading(options.head);
+  const fs::path folder = given.first;
+  const AskedReading& asked = given.second;
   if (!fs::exists(folder / "config.json"))
     throw UsageError(folder.string() + " has no config.json: HEAD is a folder of an EAGLE-3 head");
   const Weights target_weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
@@ -229,7 +230,7 @@ int check(const HeadOptions& options) {
             << table_of(outputs, chains, "norm_output", norm);
   const std::size_t other = specula::cpu::best_reading(chains);
   if (better > 0 || other > 0) {  // beside what was asked and is right
-    std::cout << "another reading is better beyond doubt; this selects it: --draft " << path;
+    std::cout << "another reading is better beyond doubt; this selects it: --draft " << given.first;
     if (better > 0 || !asked.layers.empty())
       std::cout << ",layers=" << list(outputs[other].eagle3.states, "-");
     if (other > 0 || asked.norm_output) std::cout << ",norm_output=" << norm(outputs[other]);
