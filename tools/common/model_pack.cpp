@@ -230,8 +230,8 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
   if (!model) {
     // Heads on the target's features borrow its embedding and LM head, other drafts perhaps its embedding.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
-    auto weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
-        specula::cpu::load_decoder_weights<float>(
+    auto weights =
+        std::make_shared<const specula::cpu::DecoderWeights<float>>(specula::cpu::load_decoder_weights<float>(
             folder, lender,
             {sizes_.stored, ggml_expand(), [&](auto& config) { set_reading(config, reading); }}));
     if (!sizes_.stored) std::cerr << expanded_note(folder, weights->kept);
