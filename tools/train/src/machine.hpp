@@ -29,8 +29,8 @@ torch::Device best_device();
 std::string blas_name();
 
 /// The kernels that OpenBLAS should be told to take ("SkylakeX", "Haswell"), where it took those of 2004 as
-/// it does not know the processor: Debian 12's knows no Xeon from Emerald Rapids on. They are 4 times as
-/// fast. Else empty.
+/// it does not know the processor. Else empty. On a Xeon that Debian 12's does not know they are 4 times as
+/// fast.
 std::string blas_core();
 
 /// A warning if float32 products will be slow, else an empty string.
