@@ -97,7 +97,7 @@ RULES = {
 # Where a pass waits, nodes cost nothing: chains of all lengths, and the shapes that the papers give such machines.
 FAR_TREES = {"tree of 11": "dynamic-tree:3:3:11", "tree of 23": "dynamic-tree:6:5:23", "tree of 60": "dynamic-tree:10:5:59"}
 FAR = {
-    **{f"{draft}, chain of {n}": f"chain:{n}@{draft}" for draft in ("small", "base", "glide", "eagle", "hass") for n in (4, 6, 8, 12, 16)},
+    **{f"{draft}, chain of {n}": f"chain:{n}@{draft}" for draft in ("small", "base", "glide", "eagle", "hass") for n in (4, 6, 8, 12, 16, 24, 32)},
     **{f"{draft}, {tree}": f"{shape}@{draft}" for draft in ("small", "eagle", "hass") for tree, shape in FAR_TREES.items()},
     **{f"{draft}, CAPE, {counts}": f"cape:4:counts={counts.replace(' ', '-')}@{draft}" for draft in ("small", "glide") for counts in ("7 5 3 1", "2 1 1 0")},
     "base, cascade with Max-Gram": "cascade:limits=2-30-1@base,max-gram",
