@@ -152,6 +152,9 @@ PUBLIC_GLIDE = {
     "without cross attention": "chain:4@glide-control",
     "CAPE": "cape:4:counts=2-1-1-0@glide",
 }
+# Heads of speculators' trainer (docs/heads.md), as eagle3 and eagle31 in build/smollm2.
+HEADS = {f"{what}, {shape}": f"{spec}@{head}" for what, head in (("EAGLE-3", "eagle3"), ("fc_norm and norm_output", "eagle31"))
+         for shape, spec in (("chain of 1", "chain:1"), ("chain of 2", "chain:2"), ("cost-aware", "cost-aware:chain:8"))}
 PUBLIC_TIMES = {
     "plain draft": "chain:3@plain",
     "plain draft, cost-aware": "cost-aware:chain:8@plain",
@@ -257,6 +260,7 @@ SECTIONS = {
     "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
                             against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
     "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "GLIDE")),
+    "heads": [Run("heads", 8, HEADS, optional=tuple(HEADS), prompts=("gsm8k", "mt_bench"), limit=15, tokens=96, target=SMOLLM2, pack="smollm2")],
     "public_lengths": [Run("public_lengths", 15, LENGTH_ROWS, optional=("GLIDE",), prompts=("lengths",), limit=15, repeat=1, tokens=64,
                            by_category=True, target=SMOLLM2, pack="smollm2")],
     "hass": [Run(f"hass_t{t}", 9, heads("chain:5" if t == 0 else "chain:5:draw=sampled"), temperature=t, limit=20,
