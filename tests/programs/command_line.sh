@@ -449,14 +449,15 @@ half of them to her brother, who wants to buy a book?'
   expect 0 '^8 0 8$' python3 -c "import json; print(*(len(p['tokens']) for p in json.load(open('$scratch/refused.json'))['prompts']))"
   expect 0 '^another reading is better beyond doubt; this selects it: --draft .*/eagle31,layers=2-8-13$' \
     sh -c '"$@"; [ $? -le 1 ]' sh "$specula" head "$pack/target" "$pack/eagle31,layers=13-8-2" --tokens 65 --threads 1
-  # Rows by position: as many as tokens, but for each text's first; their agreement is the table's.
+  # Rows by position: as many as tokens, but for each text's first; their agreement and loss are the table's.
   expect 0 '^298 tokens; losses in nats' "$specula" head "$pack/target" "$pack/eagle31" --tokens 300 --threads 1 --json "$scratch/rows.json"
   also "^as the file says .* $(python3 -c "
 import json
 texts = json.load(open('$scratch/rows.json'))['texts']
 assert [len(text[key]) for text in texts for key in ('tokens', 'target', 'losses')] == [256, 255, 255, 44, 43, 43]
 same = [head == target for text in texts for head, target in zip(text['head'], text['target'], strict=True)]
-print(f'{sum(same) / len(same):.3f}')") "
+losses = [loss for text in texts for loss in text['losses']]
+print(f'{sum(same) / len(same):.3f}  *{sum(losses) / len(losses):.3f}')")\$"
 fi
 # Drafts of a draft vocabulary: a head whose LM head is some rows of the target's, and a draft over the target's embedding with
 # one of its own. Greedy text is the target's; at 8 bits and expanded they are the same drafts.

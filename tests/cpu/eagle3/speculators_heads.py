@@ -3,12 +3,14 @@
 """Trains EAGLE-3 heads of SmolLM2-135M-Instruct by the classes of speculators, and compares their choices with ours, position by
 position. docs/heads.md has the figures; neither heads nor rows are in the repository.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch==2.15.0 transformers==5.19.0 speculators==0.9.0 numpy
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch==2.15.0 transformers==5.19.0 numpy safetensors pydantic \\
+        pydantic-settings loguru tqdm psutil typer rich "datasets<=5.1.0" openai aiohttp httpx click sentencepiece protobuf pyyaml
+    /tmp/venv/bin/pip install --no-deps speculators==0.9.0 hs-connectors==0.9.0  # its own list wants an older torch
     build/release/bin/specula convert ~/.cache/specula/SmolLM2-135M-Instruct.Q4_1.gguf /tmp/smollm2
     mkdir -p /tmp/text && tar -xf examples/smollm2/text.tar.xz -C /tmp/text
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py states /tmp/smollm2 /tmp/text /tmp/states.pt 300000
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle3 30
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle31 30 fc_norm norm_output
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py states /tmp/smollm2 /tmp/text /tmp/states.pt 200000
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle3 25
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle31 25 fc_norm norm_output
     build/release/bin/specula head /tmp/smollm2 /tmp/eagle3 --tokens 5120 --json /tmp/rows.json
     /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py compare /tmp/smollm2 /tmp/eagle3 /tmp/rows.json
     build/release/bin/specula head /tmp/smollm2 /tmp/eagle3,layers=27-15-2 --tokens 5120 --json /tmp/wrong.json
@@ -54,10 +56,10 @@ def states_of(target, tokens):
     return torch.cat([every[k][0] for k in READ], -1), last[0][0]
 
 
-def texts(folder, part):
-    """(tokens, how many of them were given to the target) of each text."""
+def texts(folder):
+    """(tokens, how many of them were given to the target) of each text to train on."""
     for style in json.loads((folder / "tokens.json").read_text())["styles"]:
-        tokens, lengths, given = (numpy.fromfile(folder / f"{style}.{part}.{kind}", numpy.uint32).astype(numpy.int64)
+        tokens, lengths, given = (numpy.fromfile(folder / f"{style}.train.{kind}", numpy.uint32).astype(numpy.int64)
                                   for kind in ("tokens", "documents", "given"))
         at = 0
         for length, first in zip(lengths, given):
@@ -66,7 +68,7 @@ def texts(folder, part):
 
 
 def save_states(target, folder, out, count):
-    every = [text for text in texts(pathlib.Path(folder), "train") if text[1] < LONGEST - 32 and len(text[0]) > 48]
+    every = [text for text in texts(pathlib.Path(folder)) if text[1] < LONGEST - 32 and len(text[0]) > 48]
     random.Random(1).shuffle(every)
     target, rows, done, begin = load_target(target), [], 0, time.time()
     for tokens, given in every:
@@ -104,10 +106,10 @@ def train(target, states, out, minutes, *flags):
                  for k, begin, end in ((2, 0, -1), (3, 1, 0))]
         tokens = torch.cat([row[0][1:] for row in batch])[None]
         places = torch.cat([torch.arange(1, len(row[0])) for row in batch])[None]
-        texts = torch.cat([torch.full((len(row[0]) - 1,), i) for i, row in enumerate(batch)])[None]
+        numbers = torch.cat([torch.full((len(row[0]) - 1,), i) for i, row in enumerate(batch)])[None]
         own = torch.cat([torch.arange(1, len(row[0])) >= row[1] for row in batch])[None]  # what the target wrote
         with torch.autocast("cpu", torch.bfloat16):
-            return head(given[0], tokens, texts, own, places, given[1], ttt_steps=STEPS,
+            return head(given[0], tokens, numbers, own, places, given[1], ttt_steps=STEPS,
                         loss_config=resolve_loss_config("kl_div", "eager"))[1:]
 
     begin, step, seen, spent, mean = time.process_time(), 0, 0, 0.0, 0.0
