@@ -148,6 +148,8 @@ PUBLIC_COUNTS = {
     "EAGLE, tree": "dynamic-tree:6:5:23@eagle",
 }
 PUBLIC_GLIDE = {
+    "plain draft": "chain:4@plain",
+    "plain draft, exit 1": "chain:4:exits=0@plain",
     "GLIDE": "chain:4@glide",
     "without cross attention": "chain:4@glide-control",
     "CAPE": "cape:4:counts=2-1-1-0@glide",
@@ -259,7 +261,7 @@ SECTIONS = {
                           options=("--isa", "avx2")),
     "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
                             against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
-    "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "GLIDE")),
+    "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "plain draft, exit 1", "GLIDE")),
     "heads": [Run("heads", 8, HEADS, optional=tuple(HEADS), prompts=("gsm8k", "mt_bench"), limit=15, tokens=96, target=SMOLLM2, pack="smollm2")],
     "public_lengths": [Run("public_lengths", 15, LENGTH_ROWS, optional=("GLIDE",), prompts=("lengths",), limit=15, repeat=1, tokens=64,
                            by_category=True, target=SMOLLM2, pack="smollm2")],
