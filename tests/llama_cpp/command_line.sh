@@ -35,7 +35,8 @@ fi
 # A draft of the pack as the target, which is quicker.
 expect 0 'bytes' "$specula" convert "$models/base" "$scratch/target.gguf"
 expect 0 'bytes' "$specula" convert "$models/small" "$scratch/small.gguf"
-models_of=(--engine llama.cpp -m "$scratch/target.gguf" --draft "$scratch/small.gguf")
+# One thread unless said otherwise: ggml's threads wait in loops, which takes ten times as long beside another test.
+models_of=(--engine llama.cpp -m "$scratch/target.gguf" --draft "$scratch/small.gguf" --threads 1)
 run=("$specula" run "${models_of[@]}") compare=("$specula" compare "${models_of[@]}")
 question=$'Question: What is 3 + 4?\nAnswer:'
 expect 0 'Question: What is 3 + 4?' "${run[@]}" --prompt "$question" --max-new-tokens 24
@@ -43,7 +44,7 @@ also '^cost-aware:chain@small: 24 tokens, .* calls of the target, .* tokens/s (.
 expect 0 '^cost-aware:chain@other: 4 tokens' "$specula" run --engine llama.cpp -m "$scratch/target.gguf" --draft "other=$scratch/small.gguf" \
   --prompt "$question" --max-new-tokens 4 --threads 2 --draft-threads 1
 # Without --engine the own decoder reads what it can; a file of another network is llama.cpp's, here in vain.
-expect 0 'autoregressive: 4 tokens' "$specula" run -m "$scratch/target.gguf" --prompt "$question" --max-new-tokens 4 --pipeline autoregressive
+expect 0 'autoregressive: 4 tokens' "$specula" run -m "$scratch/target.gguf" --threads 1 --prompt "$question" --max-new-tokens 4 --pipeline autoregressive
 never 'note: --engine'
 LC_ALL=C sed 's/llama/lxama/g' "$scratch/target.gguf" >"$scratch/other.gguf"
 expect 1 "^note: --engine llama.cpp, since specula's own decoder does not read the target: " "$specula" run -m "$scratch/other.gguf" --prompt x
@@ -151,7 +152,7 @@ expect 0 'speculation: .*same text' "${run[@]}" --prompt "$question" --max-new-t
 expect 0 '^chain:2 ' "${compare[@]}" --limit 1 --max-new-tokens 8 --pipelines chain:2 --html "$scratch/page.html"
 expect 0 '<html' cat "$scratch/page.html"
 # What a pass costs, beside our own decoder.
-passes=("$specula" passes --engine llama.cpp -m "$scratch/target.gguf" --nodes 3 --prompt "$question" --repeat 2)
+passes=("$specula" passes --engine llama.cpp --threads 1 -m "$scratch/target.gguf" --nodes 3 --prompt "$question" --repeat 2)
 expect 0 '^nodes   *us  T(n)/T(1)  rows differ by$' "${passes[@]}" --same-bits
 also '^3  .* 0$'
 also '^llama.cpp: drafts that cost nothing .*; best nodes at 0.5: [123] ([0-9.]*x), 0.7: '
@@ -190,7 +191,7 @@ printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}" >"$scratch/chat/chat_template.jinja"
 expect 0 'bytes' "$specula" convert "$scratch/chat" "$scratch/chat.gguf"
 printf '%s\n' '{"turns": ["What is 2 + 3?", "And twice that?"]}' >"$scratch/turns.jsonl"
-chat=("$specula" run --engine llama.cpp -m "$scratch/chat.gguf" --pipeline chain:4@max-gram --max-new-tokens 6)
+chat=("$specula" run --engine llama.cpp --threads 1 -m "$scratch/chat.gguf" --pipeline chain:4@max-gram --max-new-tokens 6)
 expect 0 '^> What is 2 + 3?$' "${chat[@]}" --prompts "$scratch/turns.jsonl"
 also '^> And twice that?$'
 also '^chain:4@max-gram: 6 tokens'
@@ -198,7 +199,7 @@ expect 0 '^> one$' "${chat[@]}" --prompt one --chat --system 'Be brief.'
 expect 0 '^one' "${chat[@]}" --prompt one --raw
 expect 0 '^one' "${chat[@]}" --prompt one --special
 expect 2 'chat excludes --special' "${chat[@]}" --prompt one --special --chat
-expect 0 '^pipeline ' "$specula" compare "${chat[@]:2:4}" --max-new-tokens 6 --pipelines chain:4@max-gram --prompts "$scratch/turns.jsonl" --json "$scratch/chat.json"
+expect 0 '^pipeline ' "$specula" compare "${chat[@]:2:6}" --max-new-tokens 6 --pipelines chain:4@max-gram --prompts "$scratch/turns.jsonl" --json "$scratch/chat.json"
 expect 0 '"style": "chat"' cat "$scratch/chat.json"
 if script -qec true /dev/null >/dev/null 2>&1; then
   printf 'One?\nTwo?\n/exit\nnot this\n' >"$scratch/lines"
@@ -209,7 +210,7 @@ fi
 # A token that ends texts and has no place in the file.
 mkdir "$scratch/ends" && ln -s "$models"/base/* "$scratch/ends" && echo '{"eos_token_id": [3, 4, 5]}' >"$scratch/ends/generation_config.json"
 expect 0 'note: token 5 ends a text of this model, but a GGUF file has no place for more than three' "$specula" convert "$scratch/ends" "$scratch/ends.gguf"
-expect 0 'autoregressive: 1 tokens' inside run -m "$scratch/ends.gguf" --prompt 'def add(a, b):' --pipeline autoregressive --max-new-tokens 8
+expect 0 'autoregressive: 1 tokens' inside run -m "$scratch/ends.gguf" --threads 1 --prompt 'def add(a, b):' --pipeline autoregressive --max-new-tokens 8
 # A model in floats is as far from itself as it should be.
 expect 2 'prompts is required' "$distance" --target "$models/base"
 expect 0 '^specula base: total variation 0.0 on average, 0.0 at most$' "$distance" --target "$models/base" --own "$models/base" \
@@ -217,7 +218,7 @@ expect 0 '^specula base: total variation 0.0 on average, 0.0 at most$' "$distanc
 expect 0 '"same_likeliest": 8' cat "$scratch/distance.json"
 # At 4 bits it is another model, which runs all the same.
 expect 0 'bytes' "$specula" convert "$models/base" "$scratch/q4_0.gguf" --type q4_0
-expect 0 ': 8 tokens' inside run -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8
+expect 0 ': 8 tokens' inside run -m "$scratch/q4_0.gguf" --threads 1 --prompt "$question" --max-new-tokens 8
 expect 0 '^llama.cpp q4_0.gguf: total variation 0[.]0*[1-9][0-9]* on average' "$distance" --target "$models/base" --llama "$scratch/q4_0.gguf" \
   --prompts "$examples/prompts/default.jsonl" --max-new-tokens 8
 exit "$failed"
