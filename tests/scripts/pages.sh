@@ -31,7 +31,7 @@ edit() {
 }
 # set_in FILE PYTHON: changes the JSON `x` of docs/benchmarks.
 set_in() {
-  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - "$copy/docs/benchmarks/$1" "$2" "$copy" <<'END'
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/docs/figures python3 - "$copy/docs/benchmarks/$1" "$2" "$copy" <<'END'
 import json, pathlib, sys
 file, copy = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[3])
 x = json.loads(file.read_text())
@@ -172,7 +172,7 @@ refuses 'a column of no figure' "docs/glide.md: no such figure: paper_glide: .*:
 restore
 
 # c is one quantity for every kind of draft: the time of a draft token over that of a pass of the target, within the run.
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - "$copy" <<'END'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/docs/figures python3 - "$copy" <<'END'
 import json, pathlib, re, sys
 docs = pathlib.Path(sys.argv[1], "docs")
 data = json.loads((docs / "benchmarks/paper_glide.json").read_text())
@@ -252,7 +252,7 @@ sys.exit("\n".join(problems(page)) or None)
 END
 
 # A speedup over all prompts is a ratio of times, each weighted by the tokens written. With the time of each prompt it has an interval.
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/docs/figures python3 - <<'END'
 from figures import over_all, speedup_over_all
 
 def row(prompts, timed):
@@ -274,7 +274,7 @@ assert all(abs(x - 2) < 1e-9 for x in over_all([(row(twice, True), row(own, True
 END
 
 # What a run calls speedup: today that, with the rates beside it; in older runs those, which is all that their groups of prompts have.
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/docs/figures python3 - <<'END'
 from figures import OF_RATES, as_counted, rates, speedup_of, table
 group = {"speedup": 2.0, "intervals": {"speedup": (1.5, 2.5)}}
 assert as_counted(group) == (OF_RATES, (2.0, 1.5, 2.5)) and rates(group) == (2.0, 1.5, 2.5)
@@ -290,7 +290,7 @@ assert table(["speedup [95%]", "MAT [95%]"], [["2.00x", "3.00 [2.00, 4.00]"]])[0
 END
 
 # Which picks are at an end.
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/docs/figures python3 - <<'END'
 from runs import at_ends
 assert at_ends("chain:{2..10}@small", "chain:10@small") == ["{2..10}"] and at_ends("chain:{2..10}@small", "chain:2@small") == ["{2..10}"]
 assert at_ends("chain:{1..10}@small", "chain:1@small") == []  # no shorter chain

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Figures of docs/benchmarks, and the words in which pages and plots say them. Standard library only.
 
-SPECULA_ROOT names another tree than the one that this script lies in, SPECULA_INTERVALS a file that keeps intervals from call to call.
+SPECULA_ROOT names another tree than the one that this file lies in, SPECULA_INTERVALS a file that keeps intervals from call to call.
 """
 import atexit
 import functools
@@ -14,7 +14,7 @@ import re
 import measuring
 import runs
 
-root = pathlib.Path(os.environ.get("SPECULA_ROOT") or pathlib.Path(__file__).resolve().parents[1])
+root = pathlib.Path(os.environ.get("SPECULA_ROOT") or pathlib.Path(__file__).resolve().parents[2])
 folder = root / "docs" / "benchmarks"
 TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench", "lengths": "of Spec-Bench and MT-bench",
           "gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
