@@ -204,8 +204,8 @@ def beside_front(page):
     out.append(["with drafts, over plain decoding", *(times(of["gain"]) for of in kinds.values()), times(means["gain"])])
     link = os.path.relpath(root / "docs/models.md", (root / page).parent)
     return table(["tokens/s", *kinds, "mean"], out) + beside_source(
-        page, data, ["native:1"], f"{data['model'].partition('.')[0]}; specula keeps the 4 bits of its file (Q4_1). Other engines by their own programs, each in brackets with the type of weights (of 4, 8 and 16 bits) and the way, "
-        f"of its own, that is fastest for the kind. [All types and ways, and how far each is from the model's floats]({link}#beside-what-one-would-take-instead). ")
+        page, data, ["native:1"], f"{data['model'].partition('.')[0]}; specula keeps the 4 bits of its file (Q4_1). Other engines ran by their own programs. In brackets: the type of weights, of 4, 8 and 16 bits, and the way of "
+        f"drafting that were fastest for this kind. [All types and ways, and how far each is from the model's floats]({link}#beside-what-one-would-take-instead). ")
 
 
 @named(TABLES, ("beside others: native, 1", 1), ("beside others: native, 2", 2))
