@@ -142,13 +142,13 @@ def rates(p):
 
 
 def paired(data, label, against, key):
-    """A row over another, prompt by prompt: the ratio and its interval. None if the run did not compare them."""
+    """A row over another, prompt by prompt: the ratio and its interval. None if the run did not compare them, nor has the time of each prompt."""
     named = pipelines(data)
     if label not in named or against not in named or label == against:
         return None
     own, other = named[label], named[against]
     x = data.get("against", {}).get(other["name"], {}).get(own["name"])
-    return over_all([(other, own)]) if x and key == "speed" and "by_prompt" in own else x and x[key]
+    return over_all([(other, own)]) if key == "speed" and "by_prompt" in own else x and x[key]
 
 
 def expected(a, c, n=5):
@@ -218,7 +218,7 @@ class Row:
     """A measured pipeline of a file: by a run's label, by its name, or the fastest one as `first`.
 
     `row[what]` says one of WHAT, or `MAT against LABEL` (in per cent, with its interval), or `MAT over LABEL` (as a ratio); the latter
-    are "" where the run did not compare these two. A * in LABEL is what follows the comma of the row's own label. Raises ValueError
+    are "" where the run has no comparison of these two. A * in LABEL is what follows the comma of the row's own label. Raises ValueError
     for what is neither.
     """
 

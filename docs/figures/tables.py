@@ -369,7 +369,7 @@ def method_batches(page):
     out = [[f"[{x['paper']}](https://arxiv.org/abs/{x['arxiv']})", x["models"]] + [f"{x['speedups'][n]:.2f}x" if n in x["speedups"] else "" for n in sizes]
            for x in reported]
     for name, model in data["models"].items():
-        of = model["rounds"]
+        of, name = model["rounds"], f"{name}, `{model['draft'].rpartition('/')[2]}`"
         fixed = [max(of[f"chain_{k}"][n]["over_plain"][0] for k in (1, 2, 4)) for n in sizes]
         out.append(["here", f"{name}: the best of chains of 1, 2, 4"] + [f"{x:.2f}x" for x in fixed])
         out.append(["here", f"{name}: one budget"] + [f"{of['budget'][n]['over_plain'][0]:.2f}x" for n in sizes])
@@ -547,13 +547,14 @@ def listed(models):
 DRAFTS = ("small", "base", "s2d", "glide", "eagle", "hass")
 
 
-@named(CLAIMS, *((f"far: {label}", label) for label in (
-    "hass, tree of 60", "glide, CAPE, 7 5 3 1", "small, CAPE, 7 5 3 1", "base, cascade with Max-Gram", "base, cascade with small and Max-Gram")),
-    ("far: hass, tree of 60 over eagle, tree of 60", "hass, tree of 60", "eagle, tree of 60"))
-def far_over_other(label, other=None):
-    """Where a pass waits a second: over another row, or the best chain of the same draft."""
-    of = Row("paper_far", other) if other else best_chain(label.partition(", ")[0])
-    return far_over(of.p, Row("paper_far", label).p)
+@named(CLAIMS, *((f"far: {label}{over and f' over {over}'}{'' if seconds == FAR[-1] else f' at {seconds * 1e3:g} ms'}", label, over, seconds)
+                 for seconds in FAR[1:] for label, *others in (
+                     ("glide, CAPE, 7 5 3 1", "glide, chain of 4"), ("small, CAPE, 7 5 3 1", "small, chain of 4"), ("hass, tree of 60", "plain decoding", "eagle, tree of 60"),
+                     ("base, cascade with Max-Gram",), ("base, cascade with small and Max-Gram",)) for over in ("", *others)))
+def far_over_other(label, over, seconds):
+    """Where a pass waits, over another row, or over the best chain of the same draft."""
+    other = load("paper_far")["pipelines"][0] if over == "plain decoding" else (Row("paper_far", over) if over else best_chain(label.partition(", ")[0], seconds)).p
+    return far_over(other, Row("paper_far", label).p, seconds)
 
 
 @named(CLAIMS, "drafts")
