@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 root = pathlib.Path(__file__).resolve().parents[1]
-sys.path.append(str(root / "docs" / "figures"))
+sys.path.insert(1, str(root / "docs" / "figures"))  # before packages: one is called tables, too
 pages = root / "docs" / "benchmarks"
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "specula"
 

@@ -154,7 +154,7 @@ PUBLIC_GLIDE = {
     "without cross attention": "chain:4@glide-control",
     "CAPE": "cape:4:counts=2-1-1-0@glide",
 }
-# Heads of speculators' trainer (docs/heads.md), as eagle3 and eagle31 in build/smollm2.
+# Heads of speculators' trainer (docs/heads.md), in build/smollm2, where tests/cpu/eagle3/speculators_heads.py says.
 HEADS = {f"{what}, {shape}": f"{spec}@{head}" for what, head in (("EAGLE-3", "eagle3"), ("fc_norm and norm_output", "eagle31"))
          for shape, spec in (("chain of 1", "chain:1"), ("chain of 2", "chain:2"), ("cost-aware", "cost-aware:chain:8"))}
 PUBLIC_TIMES = {
@@ -176,9 +176,10 @@ def sampled(rows):
     return {label: re.sub(r"(chain(:\d+)?)(?=.*@(?!max-gram))", r"\1:draw=sampled", spec) for label, spec in rows.items()}
 
 
-def public(name, minutes, rows, limit, repeat, variants={}, **more):
-    """A section on SmolLM2: a run for each set and temperature."""
-    return [Run(f"{name}_{what}_t{t}", minutes, sampled(rows) if t else rows, variants=sampled(variants) if t else variants, optional=tuple(rows), temperature=t, target=SMOLLM2, pack="smollm2", prompts=(file,),
+def public(name, minutes, rows, limit, repeat, variants={}, needed=(), **more):
+    """A section on SmolLM2: a run for each set and temperature. Rows may be missing, but for those that are `needed`."""
+    return [Run(f"{name}_{what}_t{t}", minutes, sampled(rows) if t else rows, variants=sampled(variants) if t else variants,
+                optional=tuple(label for label in rows if label not in needed), temperature=t, target=SMOLLM2, pack="smollm2", prompts=(file,),
                 limit=-(-limit // 8) if what == "chat" else limit, by_category=what == "chat", repeat=repeat, tokens=96, categories=categories, **more)
             for t in (0, 1) for what, (file, categories) in PUBLIC_SETS.items()]
 
@@ -261,7 +262,7 @@ SECTIONS = {
                           options=("--isa", "avx2")),
     "public_counts": public("public_counts", 25, PUBLIC_COUNTS, limit=60, repeat=1, variants={"*": "chain:4@*"},
                             against=("EAGLE", "EAGLE, tree", "control-1", "plain draft, exit 1", "plain draft")),
-    "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, against=("without cross attention", "plain draft, exit 1", "GLIDE")),
+    "public_glide": public("public_glide", 8, PUBLIC_GLIDE, limit=60, repeat=1, needed=("GLIDE", "CAPE"), against=("without cross attention", "plain draft, exit 1", "GLIDE")),
     "heads": [Run("heads", 8, HEADS, optional=tuple(HEADS), prompts=("gsm8k", "mt_bench"), limit=15, tokens=96, target=SMOLLM2, pack="smollm2")],
     "public_lengths": [Run("public_lengths", 15, LENGTH_ROWS, optional=("GLIDE",), prompts=("lengths",), limit=15, repeat=1, tokens=64,
                            by_category=True, target=SMOLLM2, pack="smollm2")],

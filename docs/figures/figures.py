@@ -142,7 +142,8 @@ def rates(p):
 
 
 def paired(data, label, against, key):
-    """A row over another, prompt by prompt: the ratio and its interval. None if the run did not compare them, nor has the time of each prompt."""
+    """A row over another, prompt by prompt: the ratio and its interval. Of times any two
+    rows that have those of each prompt, else those that the run was told to compare (--against); None for others."""
     named = pipelines(data)
     if label not in named or against not in named or label == against:
         return None

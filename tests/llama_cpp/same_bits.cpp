@@ -146,7 +146,7 @@ TEST_CASE("heads that are no whole blocks of the cache are refused; without the 
       "llama_cpp::Model: same_bits: a head has 80 numbers per key, must be a multiple of 32: leave it out; "
       "in cpu::Decoder (specula run --engine cpu) rows have the same bits in every pass without it",
       std::invalid_argument);
-  Model model(odd, {.capacity = 64});
+  Model model(odd, {.capacity = 64, .threads = 1});
   const Token token = 1;
   const NodeId none = kNoParent;
   CHECK(model.extend({&token, 1}, {&none, 1}).rows == 1);
@@ -186,7 +186,8 @@ TEST_CASE("random trees: every row has the bits of plain decoding, after any com
 
 TEST_CASE("one seed, one text: plain decoding, chains and trees at temperature 1") {
   quiet();
-  Model target(weights(GGML_TYPE_Q4_1), options(300)), draft(weights(GGML_TYPE_Q4_0), {.capacity = 300});
+  Model target(weights(GGML_TYPE_Q4_1), options(300)),
+      draft(weights(GGML_TYPE_Q4_0), {.capacity = 300, .threads = 1});
   Random random(4);
   const List prompt = random_tokens(random, 20);
   const auto text = [&](auto drafter, auto shape) {
@@ -208,10 +209,10 @@ TEST_CASE("flash attention: where layers lie on a GPU, values are quantised, or 
   quiet();
   CHECK(has_flash_attention(options(64)));
   const auto with = [](auto change) {
-    return llama_cpp::Options{.capacity = 64,
-                              .adjust = [=](llama_context_params& params) { change(params); }};
+    return llama_cpp::Options{
+        .capacity = 64, .threads = 1, .adjust = [=](llama_context_params& params) { change(params); }};
   };
-  CHECK(!has_flash_attention({.capacity = 64}));
+  CHECK(!has_flash_attention({.capacity = 64, .threads = 1}));
   CHECK(has_flash_attention(with([](auto& params) { params.type_v = GGML_TYPE_Q8_0; })));
   CHECK(!has_flash_attention(with([](auto& params) { params.type_k = GGML_TYPE_Q8_0; })));
   CHECK(has_flash_attention(

@@ -21,8 +21,8 @@ export SPECULA_ROOT=$copy
 
 # Most of the time is a start of scripts/pages: so several faults are looked for at once, which have nothing to do with each other.
 saved=$copy/saved
-save() { rm -rf "$saved" && cp -r "$copy/docs" "$saved" && cp "$copy/README.md" "$saved"; }
-restore() { rm -r "$copy/docs" && cp -r "$saved" "$copy/docs" && mv "$copy/docs/README.md" "$copy"; }
+save() { rm -rf "$saved" && mkdir "$saved" && cp -r "$copy"/{docs,README.md} "$saved"; }
+restore() { rm -r "$copy"/{docs,README.md} && cp -r "$saved"/{docs,README.md} "$copy"; }
 # edit FILE SED: which must change it.
 edit() {
   cp "$copy/$1" "$copy/before"
@@ -166,6 +166,13 @@ refuses 'half of a mark' '^docs/claims.md: half of a generated part: <!-- theirs
 restore
 edit docs/hass.md 's/ \| tau against EAGLE, chain of 5 -->/ | tau against HASS, chain of 5 -->/'
 refuses 'a comparison that was not made' 'does not compare HASS, chain of 5 with HASS, chain of 5 prompt by prompt'
+restore
+# Of times any two rows that have those of each prompt are compared, of counts only those that the run was asked to.
+echo 'Rule 1: <!-- figure: paper_asd_public / rules 1 and 2 / speed against thresholding and rule 2 --><!-- end -->.' >>"$copy/docs/asd.md"
+python3 "$root/scripts/pages" >/dev/null
+grep -qE '^Rule 1: <!-- .* -->[-+][0-9.]+% \[' "$copy/docs/asd.md"
+edit docs/asd.md 's/speed against thresholding and rule 2 -->/MAT against thresholding and rule 2 -->/'
+refuses 'a comparison of counts that was not made' 'does not compare rules 1 and 2 with thresholding and rule 2 prompt by prompt'
 restore
 edit docs/glide.md 's/^(<!-- table: paper_glide: .*) \| E\(speedup\) \|/\1 | rhyme |/'
 refuses 'a column of no figure' "docs/glide.md: no such figure: paper_glide: .*: nothing is called 'rhyme'"

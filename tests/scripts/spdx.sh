@@ -14,7 +14,7 @@ sources() {
     \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.rs' -o -name '*.cu' -o -name '*.cuh' -o -name '*.py' -o -name '*.sh' \
     -o -name '*.cmake' -o -name CMakeLists.txt \) \
     -not -path '*/__pycache__/*'
-  find scripts docs/site -maxdepth 1 -type f \( -name '*.py' -o -name '*.sh' -o -name '*.awk' -o -not -name '*.*' \) -not -name Doxyfile
+  find scripts docs/figures docs/site -maxdepth 1 -type f \( -name '*.py' -o -name '*.sh' -o -name '*.awk' -o -not -name '*.*' \) -not -name Doxyfile
   printf '%s\n' CMakeLists.txt
 }
 bad=0

@@ -9,11 +9,11 @@ position. docs/heads.md has the figures; neither heads nor rows are in the repos
     build/release/bin/specula convert ~/.cache/specula/SmolLM2-135M-Instruct.Q4_1.gguf /tmp/smollm2
     mkdir -p /tmp/text && tar -xf examples/smollm2/text.tar.xz -C /tmp/text
     /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py states /tmp/smollm2 /tmp/text /tmp/states.pt 200000
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle3 25
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt /tmp/eagle31 25 fc_norm norm_output
-    build/release/bin/specula head /tmp/smollm2 /tmp/eagle3 --tokens 5120 --json /tmp/rows.json
-    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py compare /tmp/smollm2 /tmp/eagle3 /tmp/rows.json
-    build/release/bin/specula head /tmp/smollm2 /tmp/eagle3,layers=27-15-2 --tokens 5120 --json /tmp/wrong.json
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt build/smollm2/eagle3 25
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py train /tmp/smollm2 /tmp/states.pt build/smollm2/eagle31 25 fc_norm norm_output
+    build/release/bin/specula head /tmp/smollm2 build/smollm2/eagle3 --tokens 5120 --json /tmp/rows.json
+    /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py compare /tmp/smollm2 build/smollm2/eagle3 /tmp/rows.json
+    build/release/bin/specula head /tmp/smollm2 build/smollm2/eagle3,layers=27-15-2 --tokens 5120 --json /tmp/wrong.json
     /tmp/venv/bin/python tests/cpu/eagle3/speculators_heads.py stretches /tmp/rows.json /tmp/wrong.json
 
 The last arguments of the first two: tokens of text; minutes of processor time, then flags of the head that are on. The project's own
