@@ -37,6 +37,14 @@ cp "$scratch/json/paper_glide.json" "$scratch/kept.json"
 mkdir "$scratch/few" && ln -s "$scratch/models/target" "$scratch/models/small" "$scratch/few"
 expect 0 "^glide: not measured: no model 'glide'.*; its JSON is kept" "${quick[@]}" --only glide --models "$scratch/few"
 cmp "$scratch/json/paper_glide.json" "$scratch/kept.json" || failed=1
+# So it is of drafts that are in no checkout, where the others of the run are there: for a target of the name, with none of them.
+mkdir -p "$scratch/cache/specula"
+expect 0 'bytes' "$specula" convert "$scratch/models/small" "$scratch/cache/specula/SmolLM2-135M-Instruct.Q4_1.gguf"
+for run in heads public_glide_gsm8k_t0; do
+  cp "$scratch/kept.json" "$scratch/json/paper_$run.json"
+  expect 0 "^$run: not measured: .*; its JSON is kept" env XDG_CACHE_HOME="$scratch/cache" "${quick[@]}" --only $run
+  cmp "$scratch/json/paper_$run.json" "$scratch/kept.json" || failed=1
+done
 
 # The pages.
 tree=$scratch/tree
