@@ -131,14 +131,13 @@ CacheType cache_type(const DecoderWeights<Real>& weights, Isa isa) {
 /// Loads config.json and the safetensors of a Hugging Face directory, or a GGUF file (of several parts the
 /// first). A model in float keeps 8-bit weights (int8_groups.hpp) and GGUF's Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
 /// Q4_K, Q5_K and Q6_K in blocks; other blocks are expanded to bfloat16; BF16 tensors are kept as bfloat16,
-/// F32 and F16 converted to Real, unless `options` say otherwise. A model in double expands blocks to double.
-/// A feature head uses the embedding and LM head of `target`, with a draft vocabulary a copy of that LM
-/// head's rows for it; a draft with target_hidden_size uses the embedding; an EAGLE-3 head uses what its file
-/// lacks of both. This requires equal sizes; other
-/// models ignore `target`. Throws std::runtime_error naming the file and the key or tensor, and what was
-/// expected, or, before a weight is read, what memory is missing. Reads every byte once; while loading, needs
-/// memory for the weights and one more tensor, of GGUF some MiB, as the file is mapped and its pages are
-/// dropped.
+/// F32 and F16 converted to Real, unless `options` say otherwise; they may also change the config first. A
+/// model in double expands blocks to double. A feature head uses the embedding and LM head of `target`, with
+/// a draft vocabulary a copy of that LM head's rows for it; a draft with target_hidden_size uses the
+/// embedding; an EAGLE-3 head uses what its file lacks of both. This requires equal sizes; other models
+/// ignore `target`. Throws std::runtime_error naming the file and the key or tensor, and what was expected,
+/// or, before a weight is read, what memory is missing. Reads every byte once; while loading, needs memory
+/// for the weights and one more tensor, of GGUF some MiB, as the file is mapped and its pages are dropped.
 template <class Real>
 DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
                                           std::shared_ptr<const DecoderWeights<Real>> target = {},

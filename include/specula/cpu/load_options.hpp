@@ -26,8 +26,10 @@ struct LoadOptions {
   /// file has. Empty: see load_decoder_weights().
   std::optional<WeightType> stored = {};
   GgufExpand expand = {};  ///< for GGUF files of further types; empty: these are refused
-  /// Changes what the file's config says, before a target or a tensor is compared with it: the states that an
-  /// EAGLE-3 head reads, where its user knows better. Empty: nothing is changed.
+  /// Changes what the file's config says, where its user knows better: the states that an EAGLE-3 head reads,
+  /// which its feature_layers then follow; a state below 0 is std::invalid_argument.
+  /// After it the config is checked as a file's is, and with target and tensors. What it throws passes
+  /// through. Empty: nothing is changed.
   std::function<void(DecoderConfig&)> overrule = {};
 };
 

@@ -231,19 +231,23 @@ TEST_CASE("a caller goes before the config, and is checked as it is") {
   file.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = std::vector<int>(states.size(), 60000);
   CHECK(file.fails("of its target"));
   const auto load = [&](std::vector<std::int32_t> asked) {
-    return load_decoder_weights<float>(file.folder.path, head_target<float>(64),
-                                       {.overrule = [&](DecoderConfig& config) {
-                                         config.eagle3->states = asked;
-                                         config.feature_layers = config.eagle3->ascending_states();
-                                       }});
+    return load_decoder_weights<float>(
+        file.folder.path, head_target<float>(64),
+        {.overrule = [&](DecoderConfig& config) { config.eagle3->states = asked; }});
   };
-  CHECK(load(states).config.eagle3->states == states);
+  const auto loaded = load(states);
+  CHECK(loaded.config.eagle3->states == states);
+  CHECK(loaded.config.feature_layers == loaded.config.eagle3->ascending_states());
   auto fewer = states;
   fewer.pop_back();
   CHECK_THROWS_WITH_AS(load(fewer), doctest::Contains("fc.weight"), std::runtime_error);
   auto wrong = states;
   wrong.back() = -3;
-  CHECK_THROWS_WITH_AS(load(wrong), doctest::Contains("config.json"), std::runtime_error);
+  CHECK_THROWS_WITH_AS(load(wrong), "LoadOptions::overrule: state -3, must be at least 0",
+                       std::invalid_argument);
+  wrong.back() = 60000;
+  CHECK_THROWS_WITH_AS(load(wrong), doctest::Contains("it reads state 60000 of its target"),
+                       std::runtime_error);
 }
 
 TEST_CASE("numbers that are none are passed on as a target's are, and never crash") {

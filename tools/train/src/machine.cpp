@@ -92,22 +92,32 @@ bool amx_works() {
          });
 }
 
-std::string blas_core() {
-  const auto name = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
-  if (name == nullptr || std::string(name()) != "Prescott") return {};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return "SkylakeX";
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
-#endif
-  return {};
+std::string better_core(std::string_view core, bool avx2, bool avx512) {
+  if (core != "Prescott") return {};
+  return avx512 ? "SkylakeX" : avx2 ? "Haswell" : "";
 }
+
+namespace {
+
+/// better_core() of this process; empty without OpenBLAS.
+std::string better_core_here() {
+  const auto name = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  if (name == nullptr) return {};
+  bool avx2 = false, avx512 = false;
+#if defined(__x86_64__)
+  avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+  return better_core(name(), avx2, avx512);
+}
+
+}  // namespace
 
 void prepare_process(char** argv) {
   // Threads that wait for work must sleep: spinning threads would take the processor from working ones.
   // libgomp reads this before main, as OpenBLAS reads its kernels' name.
-  const std::string core = blas_core();
+  const std::string core = better_core_here();
   const bool names_core = !core.empty() && std::getenv("OPENBLAS_CORETYPE") == nullptr;
   if (names_core) setenv("OPENBLAS_CORETYPE", core.c_str(), /*overwrite=*/1);
   if (names_core || std::getenv("OMP_WAIT_POLICY") == nullptr) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace specula_train {
 
@@ -28,10 +29,9 @@ torch::Device best_device();
 /// The name of the BLAS library in this process.
 std::string blas_name();
 
-/// The kernels that OpenBLAS should be told to take ("SkylakeX", "Haswell"), where it took those of 2004 as
-/// it does not know the processor. Else empty. On a Xeon that Debian 12's does not know they are 4 times as
-/// fast.
-std::string blas_core();
+/// The kernels that OpenBLAS should be told to take ("SkylakeX", "Haswell") where it took those called
+/// `core`: where these are of 2004 ("Prescott"), since it does not know the processor. Else empty.
+std::string better_core(std::string_view core, bool avx2, bool avx512);
 
 /// A warning if float32 products will be slow, else an empty string.
 std::string blas_warning();

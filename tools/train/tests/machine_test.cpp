@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -55,8 +56,22 @@ TEST_CASE("AMX is used only where the processor has it") {
   if (st::amx_works()) CHECK(text.find("amx_bf16") != std::string::npos);
 }
 
-TEST_CASE("OpenBLAS does not run kernels of 2004 on a processor with AVX2") {
-  CHECK(st::blas_core().empty());  // as prepare_process() has named better ones
+TEST_CASE("OpenBLAS is told better kernels where it took those of 2004, and the processor has AVX2") {
+  CHECK(st::better_core("Prescott", true, true) == "SkylakeX");
+  CHECK(st::better_core("Prescott", true, false) == "Haswell");
+  CHECK(st::better_core("Prescott", false, false).empty());
+  for (const char* known : {"Haswell", "SkylakeX", "Zen", "Nehalem"})
+    CHECK(st::better_core(known, true, true).empty());
+}
+
+TEST_CASE("this process has been told them") {
+#if defined(__x86_64__)
+  const auto name = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  const char* const told = std::getenv("OPENBLAS_CORETYPE");
+  const bool wanted = told != nullptr && std::string(told) == "Prescott";
+  if (name != nullptr && !wanted && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    CHECK(std::string(name()) != "Prescott");
+#endif
 }
 
 TEST_CASE("parts of a batch that run at once have one thread of OpenBLAS each") {

@@ -249,7 +249,7 @@ struct Ops {
   /// One: panels lie one after the other, and several at once are streams of a few thousand bytes, each of
   /// which a prefetcher has to find again.
   static constexpr int panels(int) { return 1; }
-  /// A sum takes five cycles, and two start in each: ten at once keep the units busy.
+  /// Whether every other word has sums of its own: up to eight inputs, beyond which registers are missing.
   static constexpr bool apart(int columns) { return columns < 9; }
   // The unmasked forms of some instructions warn of an uninitialised variable in g++ 12.
   static constexpr __mmask16 kAll = 0xffff;

@@ -98,6 +98,7 @@ struct Kernels {
                                               RoundedColumns in, float* y, std::ptrdiff_t ldy) {
     [[maybe_unused]] const Ops::Used used;
     constexpr BlockLayout format = format_of(type);
+    // How far ahead memory is asked for: docs/design.md, "Weights in blocks".
     constexpr int kPrefetch = 4096, kLines = static_cast<int>(format.group_bytes() + 63) / 64;
     // T strips are done at a time. Their sums of floats stay in registers if there are enough; else, and with
     // more strips than T, they wait in the L1 cache.

@@ -260,6 +260,15 @@ struct RandomWeights {
   }
 };
 
+/// Has a head read the states that LoadOptions::overrule chose.
+inline void take_states(DecoderConfig& config) {
+  for (const std::int32_t state : config.eagle3->states)
+    if (state < 0)
+      throw std::invalid_argument("LoadOptions::overrule: state " + std::to_string(state) +
+                                  ", must be at least 0");
+  config.feature_layers = config.eagle3->ascending_states();
+}
+
 }  // namespace detail
 
 template <class Real>
@@ -269,7 +278,9 @@ DecoderWeights<Real> load_decoder_weights(const std::filesystem::path& model,
   DecoderConfig config = read_model_config(model);
   const std::string source_name = config_path(model).string();
   if (options.overrule) {
+    const auto own = config.eagle3;
     options.overrule(config);
+    if (config.eagle3 && (!own || config.eagle3->states != own->states)) detail::take_states(config);
     validate(config, source_name);
   }
   if (!config.eagle3) detail::check_target(config, target, source_name);
