@@ -181,31 +181,6 @@ std::string table_of(std::span<const HeadReading> readings, std::span<const Head
   return text_table(table);
 }
 
-/// How to select the readings that are better than the first ones, if any are, beside what was asked and is
-/// right.
-void advise(const fs::path& folder, const AskedReading& asked, const HeadReading& best, bool other_states,
-            bool other_norm) {
-  if (!other_states && !other_norm) return;
-  std::cout << "another reading is better beyond doubt; this selects it: --draft " << folder.string();
-  if (other_states || !asked.layers.empty()) std::cout << ",layers=" << list(best.eagle3.states, "-");
-  if (other_norm || asked.norm_output)
-    std::cout << ",norm_output=" << (best.eagle3.norm_output ? "true" : "false");
-  std::cout << "\n";
-}
-
-/// Says whether the head is worth its time; returns the exit status: 1 if it is never right.
-int judge(const HeadRows& rule, const HeadRows& best) {
-  if (rule.right == 0 && rule.count() >= kFewest) {
-    std::cout
-        << "the head is never right: it is of another target, or reads other states than it was trained on\n";
-    return 1;
-  }
-  if (best.agreement() < kWeakAgreement)
-    std::cout << "the head is right at " << fixed(100 * best.agreement(), 1)
-              << "% of the tokens: it is hardly worth its time\n";
-  return 0;
-}
-
 int check(const HeadOptions& options) {
   const auto given = split_reading(options.head);
   const fs::path folder = given.first;
@@ -254,8 +229,21 @@ int check(const HeadOptions& options) {
   std::cout << "\nsecond and third draft tokens, " << chains.front().count() << " rows\n"
             << table_of(outputs, chains, "norm_output", norm);
   const std::size_t other = specula::cpu::best_reading(chains);
-  advise(folder, asked, outputs[other], better > 0, other > 0);
-  return judge(rule, all[better]);
+  if (better > 0 || other > 0) {  // beside what was asked and is right
+    std::cout << "another reading is better beyond doubt; this selects it: --draft " << given.first;
+    if (better > 0 || !asked.layers.empty())
+      std::cout << ",layers=" << list(outputs[other].eagle3.states, "-");
+    if (other > 0 || asked.norm_output) std::cout << ",norm_output=" << norm(outputs[other]);
+    std::cout << "\n";
+  }
+  const bool never = rule.right == 0 && rule.count() >= kFewest;
+  if (never)
+    std::cout
+        << "the head is never right: it is of another target, or reads other states than it was trained on\n";
+  else if (all[better].agreement() < kWeakAgreement)
+    std::cout << "the head is right at " << fixed(100 * all[better].agreement(), 1)
+              << "% of the tokens: it is hardly worth its time\n";
+  return never ? 1 : 0;
 }
 
 }  // namespace
