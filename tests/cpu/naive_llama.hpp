@@ -80,9 +80,9 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       matrix.get_row(r, all.data() + all.size() - x.size());
     }
     Vector y(rows);
-    for (std::size_t r = 0; r < rows; ++r)
-      y[r] = std::inner_product(x.begin(), x.end(),
-                                all.begin() + static_cast<std::ptrdiff_t>((first + r) * x.size()), 0.0);
+    const double* row = all.data() + first * x.size();  // pointers: without optimisation an iterator calls functions
+    for (double& sum : y)
+      for (const double value : x) sum += value * *row++;
     return y;
   };
   const auto norm = [&](const Vector& x, const auto& weight) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// labels: optimised
 // Census of optional members: each is a concept with a row in the table of docs/design.md and a cell for
 // every wrapper.
 #include <specula/any.hpp>

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "draft_options.hpp"
 
-#include <specula/cpu/tensor_files.hpp>
 #include <stdexcept>
-
-#include "safetensors.hpp"
 
 namespace specula_train {
 namespace {
@@ -59,13 +56,9 @@ Borrowed DraftOptions::borrow(DecoderConfig& draft, const Llama& lender, const T
                                   ": a draft over its target's embedding; leave --own-embedding out");
     return {};
   }
-  Borrowed borrowed{.embedding = lender->embedding(), .vocabulary = {}};
-  if (begun.target_hidden_size == 0) {
-    borrowed.vocabulary = session.draft_vocabulary(draft.ends);
-  } else if (begun.draft_vocab_size > 0) {
-    borrowed.vocabulary = session.draft_vocabulary_of(
-        specula::cpu::TensorFiles(from).integers(kDraftTokens, begun.draft_vocab_size));
-  }
+  Borrowed borrowed{.embedding = lender->embedding(),
+                    .vocabulary = begun.target_hidden_size == 0 ? session.draft_vocabulary(draft.ends)
+                                                                : session.draft_vocabulary_of(from)};
   draft.draft_vocab_size = static_cast<std::int64_t>(borrowed.vocabulary.tokens.size());
   draft.target_hidden_size = target_config.hidden;
   draft.tied_head = false;

@@ -107,7 +107,9 @@ void train_head(HeadOptions options) {
   auto target = load_target(options.target, session);
   auto config = options.sizes.apply_to(head_config(target->config(), options.feature_layers));
   session.set_vocabulary(config);
-  const auto vocabulary = session.draft_vocabulary(config.ends);
+  const auto& from = options.training.init;
+  const auto vocabulary =
+      from.empty() ? session.draft_vocabulary(config.ends) : session.draft_vocabulary_of(from);
   config.draft_vocab_size = static_cast<std::int64_t>(vocabulary.tokens.size());
   FeatureHead head(config, vocabulary.tokens);
   session.place(options.name, *head);

@@ -4,10 +4,12 @@
 #include <csignal>
 #include <cstdio>
 #include <limits>
+#include <specula/cpu/tensor_files.hpp>
 #include <stdexcept>
 
 #include "data_loader.hpp"
 #include "files.hpp"
+#include "llama.hpp"
 #include "machine.hpp"
 #include "optimizer.hpp"
 #include "safetensors.hpp"
@@ -73,8 +75,11 @@ DraftVocabulary Session::draft_vocabulary(std::span<const Token> ends) const {
   return vocabulary;
 }
 
-DraftVocabulary Session::draft_vocabulary_of(const std::vector<std::int32_t>& tokens) const {
-  auto vocabulary = measure_draft_vocabulary(corpus_, shares_, tokens);
+DraftVocabulary Session::draft_vocabulary_of(const std::filesystem::path& directory) const {
+  const auto size = read_inference_config(directory).draft_vocab_size;
+  if (size == 0) return {};
+  auto vocabulary = measure_draft_vocabulary(
+      corpus_, shares_, specula::cpu::TensorFiles(directory).integers(kDraftTokens, size));
   std::printf("%s\n", describe(vocabulary).c_str());
   return vocabulary;
 }

@@ -40,8 +40,8 @@ class Session {
 
   /// The draft vocabulary of --draft-vocabulary tokens, with a target's `ends` in it; prints its coverage.
   DraftVocabulary draft_vocabulary(std::span<const Token> ends) const;
-  /// A draft vocabulary of these tokens; prints its coverage.
-  DraftVocabulary draft_vocabulary_of(const std::vector<std::int32_t>& tokens) const;
+  /// That of the draft in `directory`, empty if it predicts all tokens; prints its coverage.
+  DraftVocabulary draft_vocabulary_of(const std::filesystem::path& directory) const;
 
   /// The rows of the first step, (rows, context + 1).
   torch::Tensor first_rows() const;
