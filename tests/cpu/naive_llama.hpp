@@ -80,7 +80,8 @@ inline NaiveStates naive_columns(const specula::cpu::DecoderWeights<double>& wei
       matrix.get_row(r, all.data() + all.size() - x.size());
     }
     Vector y(rows);
-    const double* row = all.data() + first * x.size();  // pointers: without optimisation an iterator calls functions
+    // By pointer: without optimisation each use of an iterator is a call.
+    const double* row = all.data() + first * x.size();
     for (double& sum : y)
       for (const double value : x) sum += value * *row++;
     return y;

@@ -62,15 +62,16 @@ TEST_CASE("a draft that is trained on keeps its draft vocabulary, whatever is fr
 
   const std::vector<std::pair<std::string, std::vector<std::string>>> drafts{
       {"head", {}},
-      {"model", {"--loss", "target", "--hidden", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1",
-                 "--intermediate", "16"}},
+      {"model",
+       {"--loss", "target", "--hidden", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1",
+        "--intermediate", "16"}},
       {"glide", {"--hidden", "16"}}};
   for (const auto& [command, sizes] : drafts) {
     CAPTURE(command);
-    const auto train = [&](const std::string& data, const std::string& output, std::vector<std::string> more) {
-      std::vector<std::string> arguments{command,    "--target", at("target"),
-                                         "--data",   at(data),   "--output",
-                                         at(output), "--name",   "x"};
+    const auto train = [&](const std::string& data, const std::string& output,
+                           std::vector<std::string> more) {
+      std::vector<std::string> arguments{command,    "--target", at("target"), "--data", at(data),
+                                         "--output", at(output), "--name",     "x"};
       arguments.insert(arguments.end(), more.begin(), more.end());
       run(std::move(arguments));
     };
