@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -181,19 +182,24 @@ std::string table_of(std::span<const HeadReading> readings, std::span<const Head
   return text_table(table);
 }
 
-int check(const HeadOptions& options) {
-  const auto given = split_reading(options.head);
-  const fs::path folder = given.first;
-  const AskedReading& asked = given.second;
-  if (!fs::exists(folder / "config.json"))
-    throw UsageError(folder.string() + " has no config.json: HEAD is a folder of an EAGLE-3 head");
+/// The weights of the target and of its head, read as asked.
+std::pair<Weights, Weights> read_both(const fs::path& target, const fs::path& head,
+                                      const AskedReading& asked) {
+  if (!fs::exists(head / "config.json"))
+    throw UsageError(head.string() + " has no config.json: HEAD is a folder of an EAGLE-3 head");
   const Weights target_weights = std::make_shared<const specula::cpu::DecoderWeights<float>>(
-      specula::cpu::load_decoder_weights<float>(options.target, nullptr, {{}, ggml_expand()}));
+      specula::cpu::load_decoder_weights<float>(target, nullptr, {{}, ggml_expand()}));
   const Weights own =
       std::make_shared<const specula::cpu::DecoderWeights<float>>(specula::cpu::load_decoder_weights<float>(
-          folder, target_weights, {{}, ggml_expand(), [&](auto& config) { set_reading(config, asked); }}));
+          head, target_weights, {{}, ggml_expand(), [&](auto& config) { set_reading(config, asked); }}));
   if (!own->config.eagle3)
-    throw UsageError(folder.string() + " is no EAGLE-3 head (docs/heads.md has the formats)");
+    throw UsageError(head.string() + " is no EAGLE-3 head (docs/heads.md has the formats)");
+  return {target_weights, own};
+}
+
+int check(const HeadOptions& options) {
+  const auto [folder, asked] = split_reading(options.head);
+  const auto [target_weights, own] = read_both(options.target, folder, asked);
   print_head(*own);
 
   auto readings = specula::cpu::head_readings(*own->config.eagle3, target_weights->config.layers);
@@ -230,7 +236,7 @@ int check(const HeadOptions& options) {
             << table_of(outputs, chains, "norm_output", norm);
   const std::size_t other = specula::cpu::best_reading(chains);
   if (better > 0 || other > 0) {  // beside what was asked and is right
-    std::cout << "another reading is better beyond doubt; this selects it: --draft " << given.first;
+    std::cout << "another reading is better beyond doubt; this selects it: --draft " << folder;
     if (better > 0 || !asked.layers.empty())
       std::cout << ",layers=" << list(outputs[other].eagle3.states, "-");
     if (other > 0 || asked.norm_output) std::cout << ",norm_output=" << norm(outputs[other]);
