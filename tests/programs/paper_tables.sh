@@ -21,6 +21,14 @@ expect 1 'no prompts at .*nowhere' "${tables[@]}" --data "$scratch/nowhere"
 expect 0 '^glide_t1, about 3 minutes' "${tables[@]}" --only glide_t1 --list --out "$scratch/listed"
 if grep -q '^glide,' "$scratch/out"; then echo 'FAILED: a single run brings another'; failed=1; fi
 
+# A training that was broken off has an export, too.
+mkdir -p "$scratch/variants/glide-half" && ln -s "$scratch/models/glide" "$scratch/variants/glide-half/export"
+touch "$scratch/variants/glide-half/checkpoint.pt"
+half=("${tables[@]}" --variants "$scratch/variants" --only glide --list --out "$scratch/listed")
+expect 0 'chain:5@small chain:5@glide --skip' "${half[@]}"
+touch "$scratch/variants/glide-half/finished"
+expect 0 'chain:5@small chain:5@glide chain:5@glide-half --skip' "${half[@]}"
+
 quick=("${tables[@]}" --quick --out "$scratch/json")
 expect 0 '^main: measured' "${quick[@]}" --only main,glide
 also '^spec_bench: measured'
